@@ -1,0 +1,83 @@
+# Needs make and Python 3.11 or newer, nothing else. Another interpreter: make PYTHON=python3.12 test
+PYTHON  ?= python3
+WORKERS ?= 2
+OUT     ?= runs
+
+VENV := .venv
+BIN  := $(VENV)/bin
+
+# One stamp per set of packages; each is remade when its inputs change.
+VENV_STAMP  := $(VENV)/.stamp-venv
+RUN_STAMP   := $(VENV)/.stamp-run
+TEST_STAMP  := $(VENV)/.stamp-test
+BENCH_STAMP := $(VENV)/.stamp-bench
+PINS        := pyproject.toml constraints.txt
+
+# The build backend is installed apart, in an environment of its own. Older pips take its pins
+# from PIP_CONSTRAINT, newer ones from PIP_BUILD_CONSTRAINT.
+INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -c constraints.txt
+
+# One thread per worker: without it the workers fight over the cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help reproduce test check bench lint types format clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+reproduce: $(RUN_STAMP) ## Install natgrad and check every theorem and identity
+	@mkdir -p $(OUT) && rm -f $(OUT)/verify.json
+	@status=0; $(BIN)/natgrad verify --json $(OUT)/verify.json || status=$$?; \
+	if [ -f $(OUT)/verify.json ]; then echo "The result is in $(OUT)/verify.json"; fi; \
+	exit $$status
+
+test: lint types ## Install natgrad with its test tools; lint, types and every test
+	$(PYTEST) $(ARGS)
+
+check: lint types ## The same without the slow tests: run it before each commit
+	$(PYTEST) -m "not slow" $(ARGS)
+
+bench: $(BENCH_STAMP) ## Run every benchmark, one after the other
+	@set -e; found=; for script in benchmarks/bench_*.py; do \
+		if [ -f "$$script" ]; then found=1; echo "== $$script"; $(BIN)/python "$$script" $(ARGS); fi; \
+	done; \
+	if [ -z "$$found" ]; then echo "There is no benchmarks/bench_*.py to run."; fi
+
+lint: $(TEST_STAMP) ## Lint, and check the formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(TEST_STAMP) ## Check the types
+	$(BIN)/mypy
+
+format: $(TEST_STAMP) ## Format the code and mend what the linter can mend
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean: ## Remove the environment, caches and builds; results in runs/ stay
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV_STAMP):
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
+		echo "natgrad needs Python 3.11 or newer, but there is no '$(PYTHON)' here." \
+		"Name another with: make PYTHON=python3.12"; exit 1; } >&2
+	@"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("natgrad needs Python 3.11 or newer, but $(PYTHON) is Python %d.%d. Name another with: make PYTHON=python3.12" % sys.version_info[:2])'
+	"$(PYTHON)" -m venv $(VENV)
+	@touch $@
+
+$(RUN_STAMP): $(VENV_STAMP) $(PINS)
+	$(INSTALL) --editable .
+	@touch $@
+
+# The test and bench installs contain the run-time one.
+$(TEST_STAMP): $(VENV_STAMP) $(PINS)
+	$(INSTALL) --editable '.[test]'
+	@touch $(RUN_STAMP) $@
+
+$(BENCH_STAMP): $(VENV_STAMP) $(PINS)
+	$(INSTALL) --editable '.[bench]'
+	@touch $(RUN_STAMP) $@

@@ -1,0 +1,7 @@
+"""`python -m natgrad`."""
+
+import sys
+
+from natgrad.cli import main
+
+sys.exit(main())

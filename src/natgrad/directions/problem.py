@@ -1,0 +1,51 @@
+"""One natural-gradient problem, checked and evaluated, as every route takes it."""
+
+from dataclasses import dataclass
+from typing import Generic
+
+from torch import Tensor
+
+from natgrad.likelihoods import Likelihood, Whitened
+from natgrad.parametrizations.base import P, Parametrization
+
+Shares = tuple[float, ...] | None
+"""One weight a layer, summing to one; None for the minimum norm."""
+
+
+@dataclass(frozen=True)
+class Problem(Generic[P]):
+    """F v = −∇L, or (F + λ) v = −∇L, at some parameters and batch.
+
+    Attributes:
+        likelihood: The loss.
+        parametrization: The model.
+        params: Where.
+        x: Inputs of the batch.
+        white: Root of the Fisher and targets at the batch's outputs.
+        shares: Which solution.
+        damping: λ, added to the Fisher as the loss is reduced.
+    """
+
+    likelihood: Likelihood
+    parametrization: Parametrization[P]
+    params: P
+    x: Tensor
+    white: Whitened
+    shares: Shares
+    damping: float
+
+    @property
+    def sum_damping(self) -> float:
+        """Return λ on the scale where every datum's Fisher has factor one."""
+        return self.damping / self.likelihood.scale(len(self.x))
+
+    @property
+    def mean_damping(self) -> float:
+        """Return λ on the scale where the Fisher is an average."""
+        return self.sum_damping / len(self.x)
+
+    def pull(self, z: Tensor) -> P:
+        """Return Jᵀ Cᵀ z for one number a row, flattened."""
+        u = self.white.transpose(z.reshape(self.white.target.shape))
+        shape = self.parametrization.predict(self.params, self.x).shape
+        return self.parametrization.vjp(self.params, self.x, u.reshape(shape))

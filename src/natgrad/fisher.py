@@ -1,0 +1,126 @@
+"""The exact Fisher as a linear operator, its blocks, and [BLH18]'s generalised inverse."""
+
+from typing import Generic, cast
+
+import torch
+from torch import Tensor
+
+from natgrad.directions.batch import check_inputs
+from natgrad.errors import UnsupportedError
+from natgrad.likelihoods import Gaussian, Likelihood
+from natgrad.linalg import lstsq
+from natgrad.linalg.kronecker import Factor
+from natgrad.parametrizations import DeepLinear
+from natgrad.parametrizations.base import P, Parametrization, flatten, leaves, unflatten
+
+
+class Fisher(Generic[P]):
+    """F = Σₙ Jₙᵀ Fₙ Jₙ over inputs x, reduced as the loss; never stored unless asked.
+
+    Args:
+        likelihood: The loss.
+        parametrization: The model.
+        params: Where.
+        x: Inputs.
+
+    Example:
+        >>> from natgrad import Direct, Gaussian
+        >>> x = torch.tensor([[1.0, 0.0], [0.0, 3.0]])
+        >>> f = Fisher(Gaussian(reduction="sum"), Direct(), torch.zeros(2), x)
+        >>> f.matvec(torch.ones(2)), f.dense()
+        (tensor([1., 9.]), tensor([[1., 0.],
+                [0., 9.]]))
+    """
+
+    def __init__(
+        self, likelihood: Likelihood, parametrization: Parametrization[P], params: P, x: Tensor
+    ) -> None:
+        parametrization.check(params)
+        check_inputs(parametrization, params, x)
+        self.likelihood = likelihood
+        self.parametrization = parametrization
+        self.params = params
+        self.x = x
+        self._outputs = parametrization.predict(params, x)
+        self._blocks = likelihood.fisher(self._outputs)
+
+    def matvec(self, v: P) -> P:
+        """Return F v, in the parameters' structure: one forward and one reverse product."""
+        moved = self.parametrization.jvp(self.params, self.x, v).reshape(len(self.x), -1)
+        weighed = torch.einsum("nkj,nj->nk", self._blocks, moved)
+        return self.parametrization.vjp(self.params, self.x, weighed.reshape(self._outputs.shape))
+
+    def dense(self) -> Tensor:
+        """Return F as a matrix `(p, p)`, parameters flattened leaf by leaf, row-major."""
+        size = sum(t.numel() for t in leaves(self.params))
+        eye = torch.eye(size, dtype=self._blocks.dtype, device=self._blocks.device)
+        rows = [flatten(self.matvec(unflatten(e, self.params))) for e in eye]
+        return torch.stack(rows)
+
+    def block(self, i: int, j: int) -> Tensor:
+        """Return the block of layers i and j (from 1), suppl. (18)–(19) for deep linear networks.
+
+        Rows and columns run over the layer's entries row-major, so the Kronecker factors stand in
+        the other order than in the paper, whose vec stacks columns.
+        """
+        if not self._is_linear_gaussian():
+            rows, columns = self._layer_slice(i), self._layer_slice(j)
+            return self.dense()[rows][:, columns]
+        (ahead_i, behind_i), (ahead_j, behind_j) = self._sides(i), self._sides(j)
+        sigma, precision = self._moments()
+        inputs = behind_i @ sigma @ behind_j.mT
+        errors = ahead_i.mT @ precision @ ahead_j
+        return torch.kron(errors.contiguous(), inputs.contiguous())
+
+    def inverse_block(self, i: int, j: int) -> Tensor:
+        """Return block (i, j) of the generalised inverse that gives each layer an equal share.
+
+        Suppl. (36): L⁻² (Wᵢᵇᵀ)⁻¹ Σ⁻¹ (Wⱼᵇ)⁻¹ ⊗ (Wᵢᵃ)⁻¹ Σ̃ (Wⱼᵃᵀ)⁻¹, with pseudo-inverses, and the
+        Kronecker factors in row-major order.
+
+        Raises:
+            UnsupportedError: If the model is not a deep linear network with Gaussian noise.
+        """
+        if not self._is_linear_gaussian():
+            raise UnsupportedError(
+                "inverse_block is [BLH18] suppl. (36): it needs DeepLinear and Gaussian."
+            )
+        (ahead_i, behind_i), (ahead_j, behind_j) = (
+            tuple(_pinv(side) for side in self._sides(layer)) for layer in (i, j)
+        )
+        sigma, precision = self._moments()
+        depth = cast(DeepLinear, self.parametrization).depth
+        inputs = behind_i.mT @ _pinv(sigma) @ behind_j
+        errors = ahead_i @ torch.linalg.inv(precision) @ ahead_j.mT
+        return torch.kron(errors.contiguous(), inputs.contiguous()) / depth**2
+
+    def _is_linear_gaussian(self) -> bool:
+        return isinstance(self.parametrization, DeepLinear) and isinstance(
+            self.likelihood, Gaussian
+        )
+
+    def _sides(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return Wᵢᵃ and Wᵢᵇ."""
+        network = cast(DeepLinear, self.parametrization)
+        ahead, behind = network.partial_products(cast(tuple[Tensor, ...], self.params))
+        return (
+            self._dense_factor(ahead[layer - 1], network.widths[-1]),
+            self._dense_factor(behind[layer - 1], network.widths[0]),
+        )
+
+    def _dense_factor(self, factor: Factor, n: int) -> Tensor:
+        eye = torch.eye(n, dtype=self._blocks.dtype, device=self._blocks.device)
+        return eye if factor is None else factor
+
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """Return Σ = ⟨x xᵀ⟩, times n if the loss is summed, and Σ̃⁻¹."""
+        scale = self.likelihood.scale(len(self.x))
+        return scale * self.x.mT @ self.x, self._blocks[0] / scale
+
+    def _layer_slice(self, layer: int) -> Tensor:
+        ones = unflatten(torch.ones_like(flatten(self.params)), self.params)
+        return flatten(self.parametrization.restrict(ones, layer - 1)).nonzero()[:, 0]
+
+
+def _pinv(a: Tensor) -> Tensor:
+    return lstsq(a, torch.eye(len(a), dtype=a.dtype, device=a.device)).solution

@@ -1,0 +1,182 @@
+"""What a likelihood must say about its geometry: one square root, shared with the gradient."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import DeviceError, DtypeError, InvalidInputError, ShapeError
+
+Reduction = Literal["mean", "sum"]
+"""How the losses of single data are reduced: over data only, outputs always sum."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """A square root of the Fisher, datum by datum, with its scale kept apart as logarithms.
+
+    The Fisher of datum n is Fₙ = Σᵣ e^{2 ℓₙᵣ} cₙᵣ cₙᵣᵀ. Logarithms, because any weight underflows
+    on confidently classified data although the natural direction stays finite.
+
+    Attributes:
+        contrast: Rows cₙᵣ acting on one datum's outputs, shape `(n, r, k)` or `(1, r, k)`;
+            None is the identity, r = k.
+        log_weight: ℓ, shape `(n, r)`.
+    """
+
+    contrast: Tensor | None
+    log_weight: Tensor
+
+    def apply(self, outputs: Tensor) -> Tensor:
+        """Return C u: contrasts of outputs, `(n, k, …)` to `(n, r, …)`."""
+        if self.contrast is None:
+            return outputs
+        return torch.einsum("nrk,nk...->nr...", self.contrast.expand(len(outputs), -1, -1), outputs)
+
+    def transpose(self, rows: Tensor) -> Tensor:
+        """Return Cᵀ z, `(n, r)` to `(n, k)`."""
+        if self.contrast is None:
+            return rows
+        return torch.einsum("nrk,nr->nk", self.contrast.expand(len(rows), -1, -1), rows)
+
+
+@dataclass(frozen=True)
+class Whitened(Root):
+    """A `Root` and the targets that tie it to the gradient.
+
+    The loss gradient of datum n is −Σᵣ e^{2 ℓₙᵣ} cₙᵣ bₙᵣ, so the natural direction is the least
+    squares solution of c·(J v) = b with weights e^{ℓ}, and F is never formed.
+
+    Attributes:
+        target: b, shape `(n, r)`: the natural velocity of each contrast.
+    """
+
+    target: Tensor
+
+
+class Likelihood(ABC):
+    """A loss −log q(y | output), reduced over data; also a criterion, `likelihood(output, y)`.
+
+    Outputs have shape `(n,)` or `(n, …)`; internally `(n, k)`. Losses sum over outputs and are
+    reduced over data by `reduction`, so that the loss is a log-likelihood whichever is chosen.
+    The Fisher is reduced likewise, and the natural direction does not depend on the choice.
+
+    Args:
+        reduction: `"mean"` (default) or `"sum"`.
+    """
+
+    def __init__(self, *, reduction: Reduction = "mean") -> None:
+        if reduction not in get_args(Reduction):
+            raise InvalidInputError(f"reduction must be 'mean' or 'sum', but got {reduction!r}.")
+        self.reduction: Reduction = reduction
+
+    def __repr__(self) -> str:
+        """Return the constructor call."""
+        return f"{type(self).__name__}(reduction={self.reduction!r})"
+
+    def __call__(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the reduced loss; differentiable by autograd."""
+        f, target = self.prepare(output, y)
+        losses = self._losses(f, target)
+        return losses.mean() if self.reduction == "mean" else losses.sum()
+
+    def loss(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the reduced loss; the same as calling the likelihood."""
+        return self(output, y)
+
+    def losses(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of each datum, shape `(n,)`."""
+        return self._losses(*self.prepare(output, y))
+
+    def gradient(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the gradient of the reduced loss in the outputs, in their shape."""
+        f, target = self.prepare(output, y)
+        return (self.scale(len(f)) * self._gradient(f, target)).reshape(output.shape)
+
+    def fisher(self, output: Tensor) -> Tensor:
+        """Return the Fisher's blocks in output space, shape `(n, k, k)`, reduced as the loss."""
+        f = flatten_outputs(output)
+        return self.scale(len(f)) * self._fisher(f)
+
+    def scale(self, n: int) -> float:
+        """Return the factor of one datum in the reduced loss: 1/n or 1."""
+        return 1.0 / n if self.reduction == "mean" else 1.0
+
+    def prepare(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return outputs as `(n, k)` and labels checked and shaped to match."""
+        f = flatten_outputs(output)
+        if not isinstance(y, Tensor):
+            raise DtypeError(f"labels must be a torch.Tensor, but got {type(y).__name__}.")
+        if y.device != f.device:
+            raise DeviceError(
+                f"outputs are on {f.device} but labels on {y.device}; move one with .to()."
+            )
+        if len(y) != len(f):
+            raise ShapeError(f"got {len(f)} outputs but {len(y)} labels; they must pair up.")
+        return f, self._check_labels(f, y)
+
+    def whitened(self, output: Tensor, y: Tensor) -> Whitened:
+        """Return the square root of the Fisher and the targets that give the gradient with it.
+
+        Raises:
+            VelocityOverflowError: If the natural velocity itself overflows the dtype.
+        """
+        f, labels = self.prepare(output, y)
+        root = self.root(f)
+        return Whitened(root.contrast, root.log_weight, self._target(f, labels))
+
+    def visible(self, like: Tensor) -> Tensor | None:
+        """Return an orthonormal basis (rows) of the output directions the Fisher sees.
+
+        None means all of them. `like` has one row an output, and the dtype and device wanted.
+        """
+        return None
+
+    @abstractmethod
+    def root(self, output: Tensor) -> Root:
+        """Return a square root of the Fisher at these outputs; no labels needed."""
+
+    @abstractmethod
+    def sample(self, output: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw labels from the model's own distribution, in the form the loss takes."""
+
+    @abstractmethod
+    def _losses(self, f: Tensor, y: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _gradient(self, f: Tensor, y: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _fisher(self, f: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _target(self, f: Tensor, y: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _check_labels(self, f: Tensor, y: Tensor) -> Tensor: ...
+
+
+def flatten_outputs(output: Tensor) -> Tensor:
+    """Return outputs as `(n, k)`, refusing what no loss can take."""
+    if not isinstance(output, Tensor) or not output.is_floating_point():
+        kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
+        raise DtypeError(f"outputs must be a floating-point tensor, but got {kind}.")
+    if output.ndim == 0 or output.numel() == 0:
+        raise ShapeError(
+            f"outputs must have shape (n,) or (n, …) with at least one datum, but got shape "
+            f"{tuple(output.shape)}. Is the batch empty?"
+        )
+    return output.reshape(len(output), -1)
+
+
+def like_outputs(f: Tensor, y: Tensor) -> Tensor:
+    """Return real-valued labels in the outputs' shape `(n, k)` and dtype."""
+    flat = y.reshape(len(y), -1)
+    if flat.shape != f.shape:
+        raise ShapeError(
+            f"labels must match the outputs, {f.shape[1]} per datum, but have "
+            f"{flat.shape[1]} (shape {tuple(y.shape)})."
+        )
+    return flat.to(f.dtype)

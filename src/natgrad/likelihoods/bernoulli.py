@@ -1,0 +1,84 @@
+"""Logistic loss with labels ±1."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from natgrad.errors import LabelError, VelocityOverflowError
+from natgrad.likelihoods.base import (
+    Likelihood,
+    Reduction,
+    Root,
+    flatten_outputs,
+    like_outputs,
+)
+
+
+class Bernoulli(Likelihood):
+    """Labels y ∈ {−1, +1}, logit s, loss log(1 + e^{−ys}).
+
+    [KMH21] Lemma 1: gradient −y φ(−ys), Fisher φ(s) φ(−s), φ the logistic function. The natural
+    velocity of a logit is y/φ(ys) = y (1 + e^{−ys}), the right-hand side of Theorem 4's proof.
+
+    The printed factor e^{−u_max} of (24)–(25), with u = ys, overflows; a factor e^{−u_min} does
+    not, but then weights underflow past a spread of 1400. Here the weight √(φ(s)φ(−s)) is kept as
+    its logarithm −|u|/2 − log(1 + e^{−|u|}), and the solver decides what to do with it.
+
+    Args:
+        reduction: `"mean"` (default) or `"sum"` over data; several outputs always sum.
+        zero_one: Accept labels 0 and 1 instead of −1 and +1.
+
+    Example:
+        >>> likelihood = Bernoulli()
+        >>> s, y = torch.tensor([0.0, 2000.0]), torch.tensor([1.0, 1.0])
+        >>> likelihood(s, y)
+        tensor(0.3466)
+        >>> likelihood.whitened(s, y).target[:, 0]
+        tensor([2., 1.])
+    """
+
+    def __init__(self, *, reduction: Reduction = "mean", zero_one: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.zero_one = zero_one
+
+    def root(self, output: Tensor) -> Root:
+        """Return weights √(φ(s)φ(−s)) as logarithms; contrasts are the logits themselves."""
+        magnitude = flatten_outputs(output).abs()
+        return Root(None, -magnitude / 2 - torch.log1p(torch.exp(-magnitude)))
+
+    def sample(self, output: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw labels, in the outputs' shape: ±1, or 0 and 1 with `zero_one`."""
+        ones = torch.bernoulli(torch.sigmoid(output), generator=generator)
+        return ones if self.zero_one else 2 * ones - 1
+
+    def _losses(self, f: Tensor, y: Tensor) -> Tensor:
+        return softplus(-y * f).sum(1)
+
+    def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
+        return -y * torch.sigmoid(-y * f)
+
+    def _fisher(self, f: Tensor) -> Tensor:
+        return torch.diag_embed(torch.sigmoid(f) * torch.sigmoid(-f))
+
+    def _target(self, f: Tensor, y: Tensor) -> Tensor:
+        velocity = y * (1 + torch.exp(-y * f))
+        if not bool(torch.isfinite(velocity).all()):
+            raise VelocityOverflowError(
+                f"the natural velocity y(1 + e^{{−ys}}) overflows {f.dtype}: the smallest margin "
+                f"is {float((y * f).min()):.4g}. Start closer to the data, use a wider dtype, or "
+                "take a Euclidean direction until margins grow."
+            )
+        return velocity
+
+    def _check_labels(self, f: Tensor, y: Tensor) -> Tensor:
+        labels = like_outputs(f, y)
+        low, name = (0, "0 or 1") if self.zero_one else (-1, "−1 or +1")
+        if not bool(((labels == low) | (labels == 1)).all()):
+            wrong = labels[(labels != low) & (labels != 1)][0].item()
+            hint = (
+                "Use Bernoulli(zero_one=True) for 0/1 labels."
+                if not self.zero_one
+                else "Use Bernoulli() for −1/+1 labels."
+            )
+            raise LabelError(f"Bernoulli labels must be {name}, but one is {wrong:g}. {hint}")
+        return 2 * labels - 1 if self.zero_one else labels

@@ -1,0 +1,106 @@
+"""Squared error with any noise covariance."""
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import DtypeError, NonFiniteError, ShapeError
+from natgrad.likelihoods.base import (
+    Likelihood,
+    Reduction,
+    Root,
+    flatten_outputs,
+    like_outputs,
+)
+from natgrad.linalg import cholesky
+
+
+class Gaussian(Likelihood):
+    """Real labels with noise covariance Σ̃, loss ½ (y − f)ᵀ Σ̃⁻¹ (y − f).
+
+    [BLH18] (6), [KMH21] Lemma 2: gradient −Σ̃⁻¹(y − f), Fisher Σ̃⁻¹ whatever the data. The
+    normalising constant is dropped.
+
+    Args:
+        covariance: Σ̃, positive definite, shape `(k, k)` for k outputs. Default: the identity.
+        reduction: `"mean"` (default) or `"sum"` over data; outputs always sum.
+
+    Example:
+        >>> likelihood = Gaussian(torch.tensor([[4.0, 0.0], [0.0, 1.0]]))
+        >>> likelihood(torch.zeros(1, 2), torch.tensor([[2.0, 3.0]]))
+        tensor(5.)
+    """
+
+    def __init__(self, covariance: Tensor | None = None, *, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction=reduction)
+        if covariance is not None:
+            if not isinstance(covariance, Tensor) or not covariance.is_floating_point():
+                raise DtypeError("covariance must be a floating-point tensor (k, k) or None.")
+            if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
+                raise ShapeError(f"covariance must be (k, k), but is {tuple(covariance.shape)}.")
+            if not torch.allclose(covariance, covariance.mT):
+                raise ShapeError("covariance must be symmetric; try (c + c.T) / 2.")
+            cholesky(covariance, name="the noise covariance")
+        self.covariance = covariance
+
+    def __repr__(self) -> str:
+        """Return the constructor call, the covariance by its size."""
+        noise = "" if self.covariance is None else f"covariance={tuple(self.covariance.shape)}, "
+        return f"Gaussian({noise}reduction={self.reduction!r})"
+
+    def precision_root(self, like: Tensor, k: int) -> Tensor | None:
+        """Return R with RᵀR = Σ̃⁻¹ in the dtype and device of `like`; None is the identity."""
+        if self.covariance is None:
+            return None
+        if self.covariance.shape[0] != k:
+            raise ShapeError(
+                f"the noise covariance is for {self.covariance.shape[0]} outputs, but the model "
+                f"has {k}."
+            )
+        factor = cholesky(self.covariance.to(device=like.device), name="the noise covariance")
+        identity = torch.eye(k, dtype=factor.dtype, device=factor.device)
+        root: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+        return root.to(like.dtype)
+
+    def root(self, output: Tensor) -> Root:
+        """Return Σ̃^{−1/2} as contrasts; all weights are one."""
+        f = flatten_outputs(output)
+        root = self.precision_root(f, f.shape[1])
+        return Root(None if root is None else root[None], torch.zeros_like(f))
+
+    def sample(self, output: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw labels from N(output, Σ̃), in the outputs' shape."""
+        noise = torch.randn(
+            output.shape, dtype=output.dtype, device=output.device, generator=generator
+        )
+        if self.covariance is None:
+            return output + noise
+        factor = cholesky(self.covariance.to(device=output.device)).to(output.dtype)
+        return output + (noise.reshape(len(output), -1) @ factor.mT).reshape(output.shape)
+
+    def _losses(self, f: Tensor, y: Tensor) -> Tensor:
+        root = self.precision_root(f, f.shape[1])
+        e = y - f if root is None else (y - f) @ root.mT
+        return 0.5 * (e * e).sum(1)
+
+    def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
+        root = self.precision_root(f, f.shape[1])
+        return f - y if root is None else (f - y) @ (root.mT @ root)
+
+    def _fisher(self, f: Tensor) -> Tensor:
+        root = self.precision_root(f, f.shape[1])
+        k = f.shape[1]
+        block = torch.eye(k, dtype=f.dtype, device=f.device) if root is None else root.mT @ root
+        return block.expand(len(f), k, k)
+
+    def _target(self, f: Tensor, y: Tensor) -> Tensor:
+        root = self.precision_root(f, f.shape[1])
+        return y - f if root is None else (y - f) @ root.mT
+
+    def _check_labels(self, f: Tensor, y: Tensor) -> Tensor:
+        labels = like_outputs(f, y)
+        if not bool(torch.isfinite(labels).all()):
+            raise NonFiniteError(
+                "regression targets must be finite, but some are NaN or infinite; drop or impute "
+                "those data."
+            )
+        return labels

@@ -1,0 +1,42 @@
+"""Cholesky factors that fall back to double precision before giving up."""
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import RankDeficientError
+from natgrad.linalg.lstsq import require_finite, widen
+
+
+def cholesky(matrix: Tensor, *, name: str = "the matrix") -> Tensor:
+    """Return lower-triangular L with L Lᵀ = matrix, retrying in double precision.
+
+    Args:
+        matrix: Symmetric positive-definite, shape `(n, n)`.
+        name: What to call the matrix in an error.
+
+    Returns:
+        The factor, in the matrix's dtype, or in float64 if only double precision succeeds.
+
+    Raises:
+        NonFiniteError: If the matrix holds NaN or an infinity.
+        RankDeficientError: If it is not positive definite even in double precision.
+
+    Example:
+        >>> cholesky(torch.tensor([[4.0, 2.0], [2.0, 2.0]]))
+        tensor([[2., 0.],
+                [1., 1.]])
+    """
+    require_finite(matrix, name)
+    factor: Tensor
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    if not int(info):
+        return factor
+    wide = widen(matrix)
+    factor, info = torch.linalg.cholesky_ex(wide)
+    if int(info):
+        smallest, largest = torch.linalg.eigvalsh(wide)[[0, -1]].tolist()
+        raise RankDeficientError(
+            f"{name} must be positive definite, but its leading minor of order {int(info)} is not "
+            f"(eigenvalues from {smallest:.2e} to {largest:.2e}). Try a positive damping."
+        )
+    return factor

@@ -1,0 +1,125 @@
+"""Minimum-norm least squares that is right on rank-deficient systems."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import NonFiniteError, ShapeError
+
+# Below this condition number of the Gram matrix two steps of refinement recover full accuracy.
+_SAFE_GRAM_CONDITION = 1e-5
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """The answer of `lstsq`.
+
+    Attributes:
+        solution: The shortest minimiser, shape `(n,)` or `(n, k)` as the right-hand side had.
+        rank: Number of singular values above the cut-off.
+        rtol: The cut-off used, relative to the largest singular value.
+    """
+
+    solution: Tensor
+    rank: int
+    rtol: float
+
+
+def default_rtol(*shape: int, dtype: torch.dtype) -> float:
+    """Return the usual rank cut-off, largest side × machine epsilon."""
+    return max(1, *shape) * torch.finfo(dtype).eps
+
+
+def widen(tensor: Tensor) -> Tensor:
+    """Return the tensor in double precision, on the CPU where its device has none."""
+    if tensor.device.type == "mps":
+        return tensor.cpu().double()
+    return tensor.double()
+
+
+def require_finite(tensor: Tensor, name: str) -> None:
+    """Raise `NonFiniteError` if the tensor holds NaN or an infinity."""
+    if not bool(torch.isfinite(tensor).all()):
+        bad = int((~torch.isfinite(tensor)).sum())
+        raise NonFiniteError(
+            f"{name} must be finite, but {bad} of its {tensor.numel()} entries are NaN or infinite."
+            " Look for a diverged run, an overflow or missing values upstream."
+        )
+
+
+def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
+    """Return the shortest x that minimises ‖a x − b‖, with the rank of `a`.
+
+    Well-conditioned systems take the Gram matrix of the shorter side and two steps of
+    refinement on the true residual (corrected semi-normal equations); all others a singular
+    value decomposition with an explicit cut-off, so that the answer does not depend on the
+    LAPACK driver.
+
+    Args:
+        a: Matrix, shape `(m, n)`.
+        b: Right-hand side, shape `(m,)` or `(m, k)`.
+        rtol: Singular values at or below `rtol` × the largest count as zero. Default:
+            `max(m, n)` × machine epsilon.
+
+    Raises:
+        ShapeError: If the shapes do not fit.
+        NonFiniteError: If `a` or `b` holds NaN or an infinity.
+
+    Example:
+        >>> a = torch.tensor([[1.0, 1.0], [2.0, 2.0]], dtype=torch.float64)
+        >>> fit = lstsq(a, torch.tensor([1.0, 2.0], dtype=torch.float64))
+        >>> fit.rank, [round(x, 12) for x in fit.solution.tolist()]
+        (1, [0.5, 0.5])
+    """
+    if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
+        raise ShapeError(
+            "lstsq expects a matrix (m, n) and a right-hand side (m,) or (m, k), but got "
+            f"{tuple(a.shape)} and {tuple(b.shape)}."
+        )
+    require_finite(a, "the matrix of a least-squares problem")
+    require_finite(b, "the right-hand side of a least-squares problem")
+    rtol = default_rtol(*a.shape, dtype=a.dtype) if rtol is None else rtol
+    rhs = b[:, None] if b.ndim == 1 else b
+    if 0 in a.shape:
+        solution, rank = a.new_zeros(a.shape[1], rhs.shape[1]), 0
+    else:
+        fast = _semi_normal(a, rhs, rtol)
+        solution, rank = (fast, min(a.shape)) if fast is not None else _by_svd(a, rhs, rtol)
+    return LeastSquares(solution[:, 0] if b.ndim == 1 else solution, rank, rtol)
+
+
+def _semi_normal(a: Tensor, b: Tensor, rtol: float) -> Tensor | None:
+    """Solve by the Gram matrix if that is provably safe, else return None."""
+    tall = a.shape[0] >= a.shape[1]
+    gram = a.mT @ a if tall else a @ a.mT
+    scale = gram.diagonal().max()
+    if not bool((scale > torch.finfo(a.dtype).tiny) & torch.isfinite(scale)):
+        return None
+    inverse = gram_inverse(gram)
+    limit = _SAFE_GRAM_CONDITION / torch.finfo(a.dtype).eps
+    if inverse is None or condition(gram, inverse) > min(limit, 1 / max(rtol, 1e-300) ** 2):
+        return None
+    x = a.new_zeros(a.shape[1], b.shape[1])
+    for _ in range(3):
+        residual = b - a @ x
+        x = x + (inverse @ (a.mT @ residual) if tall else a.mT @ (inverse @ residual))
+    return x
+
+
+def gram_inverse(gram: Tensor) -> Tensor | None:
+    """Return the inverse of a positive-definite matrix, or None if Cholesky fails."""
+    factor, info = torch.linalg.cholesky_ex(gram)
+    return None if int(info) else torch.cholesky_inverse(factor)
+
+
+def condition(matrix: Tensor, inverse: Tensor) -> float:
+    """Return the 1-norm condition number of a matrix whose inverse is known."""
+    one_norm = matrix.abs().sum(0).max() * inverse.abs().sum(0).max()
+    return float(one_norm)
+
+
+def _by_svd(a: Tensor, b: Tensor, rtol: float) -> tuple[Tensor, int]:
+    u, s, vh = torch.linalg.svd(a, full_matrices=False)
+    rank = int((s > rtol * s[0]).sum())
+    return vh[:rank].mT @ ((u[:, :rank].mT @ b) / s[:rank, None]), rank

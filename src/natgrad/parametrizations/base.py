@@ -1,0 +1,260 @@
+"""The contract of a parametrization, and what linear hypotheses share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import (
+    DeviceError,
+    DtypeError,
+    InvalidInputError,
+    NonFiniteError,
+    SaddlePointError,
+    ShapeError,
+)
+
+Params = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
+"""Parameters: a tensor, a tuple or a dict of tensors, as the parametrization says."""
+P = TypeVar("P", bound=Params)
+
+DefaultFisher = Literal["batch", "all"]
+
+
+@dataclass(frozen=True)
+class Design:
+    """A Jacobian J = A Q with the orthonormal rows of Q left implicit.
+
+    The shortest v with A Q v = b is Qᵀ z for the shortest z with A z = b, so least squares needs
+    only A, whose width is what structure allows.
+
+    Attributes:
+        matrix: A, shape `(n, k, p)`: outputs of each datum by compressed coordinates.
+        expand: z ↦ Qᵀ z, from shape `(p,)` to parameters.
+        compress: g ↦ Q g, from parameters to shape `(p,)`.
+    """
+
+    matrix: Tensor
+    expand: Callable[[Tensor], Any]
+    compress: Callable[[Any], Tensor]
+
+
+class Parametrization(ABC, Generic[P]):
+    """A smooth map from parameters to a hypothesis, evaluated at inputs x."""
+
+    def fisher_default(self, x: Tensor) -> DefaultFisher:
+        """Return what `fisher_over=None` means: the batch's inputs, or all entries of a matrix."""
+        return "batch"
+
+    @abstractmethod
+    def check(self, params: P) -> None:
+        """Raise a typed error unless the parameters have this parametrization's structure."""
+
+    @abstractmethod
+    def check_inputs(self, params: P, x: Tensor) -> None:
+        """Raise a typed error unless x can be fed to the hypothesis."""
+
+    @abstractmethod
+    def predict(self, params: P, x: Tensor) -> Tensor:
+        """Return outputs at the inputs, shape `(n,)` or `(n, k)`."""
+
+    @abstractmethod
+    def jvp(self, params: P, x: Tensor, v: P) -> Tensor:
+        """Return J v: how the outputs move along v, in the outputs' shape."""
+
+    @abstractmethod
+    def vjp(self, params: P, x: Tensor, u: Tensor) -> P:
+        """Return Jᵀ u, in the parameters' structure."""
+
+    @abstractmethod
+    def layers(self, params: P) -> int:
+        """Return the number of layers among which a selection shares."""
+
+    @abstractmethod
+    def restrict(self, v: P, layer: int) -> P:
+        """Return v with every layer but one set to zero."""
+
+    def prefers_gram(self, params: P, x: Tensor) -> bool:
+        """Return whether the kernel of few outputs is cheaper than the design's rows."""
+        return False
+
+    @abstractmethod
+    def design(self, params: P, x: Tensor, layer: int | None = None) -> Design:
+        """Return the Jacobian at the inputs as a `Design`, of one layer or of all."""
+
+    def gram(self, params: P, x: Tensor, other: Tensor, layer: int | None = None) -> Tensor:
+        """Return J(x) J(other)ᵀ, shape `(n, k, m, k)`: the neural tangent kernel."""
+        a = self.design(params, x, layer).matrix
+        b = a if other is x else self.design(params, other, layer).matrix
+        return torch.einsum("nkp,mjp->nkmj", a, b)
+
+
+class LinearHypothesis(Parametrization[P]):
+    """A parametrization whose outputs are linear in a hypothesis tensor h.
+
+    Subclasses say how h depends on the parameters (`hypothesis`, `push`, `pull`) and how it is
+    read at inputs (`evaluate`, `adjoint`); predictions and Jacobian products follow.
+    """
+
+    @abstractmethod
+    def hypothesis(self, params: P) -> Tensor:
+        """Return h."""
+
+    @abstractmethod
+    def push(self, params: P, v: P) -> Tensor:
+        """Return the velocity of h along v: the Jacobian of h times v."""
+
+    @abstractmethod
+    def pull(self, params: P, g: Tensor) -> P:
+        """Return the transposed Jacobian of h times g, g in the shape of h."""
+
+    @abstractmethod
+    def lift(self, params: P, u: Tensor, *, shares: Sequence[float] | None = None) -> P:
+        """Return v with velocity u of h: the shortest, or shared among layers.
+
+        Args:
+            params: Parameters.
+            u: Velocity wanted, in the shape of h.
+            shares: One weight a layer, summing to one; None for the shortest v.
+
+        Raises:
+            RankDeficientError: If no v moves h along u (or a sharing layer alone cannot).
+        """
+
+    @abstractmethod
+    def evaluate(self, h: Tensor, x: Tensor) -> Tensor:
+        """Return the outputs of hypothesis h at x; linear in h."""
+
+    @abstractmethod
+    def adjoint(self, h: Tensor, x: Tensor, u: Tensor) -> Tensor:
+        """Return the adjoint of `evaluate` in h: outputs' shape to h's shape."""
+
+    def predict(self, params: P, x: Tensor) -> Tensor:
+        """Return outputs at the inputs."""
+        return self.evaluate(self.hypothesis(params), x)
+
+    def jvp(self, params: P, x: Tensor, v: P) -> Tensor:
+        """Return J v, in the outputs' shape."""
+        return self.evaluate(self.push(params, v), x)
+
+    def vjp(self, params: P, x: Tensor, u: Tensor) -> P:
+        """Return Jᵀ u, in the parameters' structure."""
+        return self.pull(params, self.adjoint(self.hypothesis(params), x, u))
+
+
+def leaves(params: Params) -> list[Tensor]:
+    """Return the tensors of a parameter structure, in order."""
+    if isinstance(params, Tensor):
+        return [params]
+    if isinstance(params, Mapping):
+        return list(params.values())
+    return list(params)
+
+
+def rebuild(tensors: Sequence[Tensor], like: P) -> P:
+    """Return tensors in the structure of `like`."""
+    if isinstance(like, Tensor):
+        return cast(P, tensors[0])
+    if isinstance(like, Mapping):
+        return cast(P, dict(zip(like.keys(), tensors, strict=True)))
+    return cast(P, tuple(tensors))
+
+
+def flatten(params: Params) -> Tensor:
+    """Return all parameters as one vector `(p,)`, leaf by leaf, row-major."""
+    return torch.cat([t.reshape(-1) for t in leaves(params)])
+
+
+def unflatten(vector: Tensor, like: P) -> P:
+    """Return a vector `(p,)` in the structure of `like`."""
+    parts = leaves(like)
+    pieces = torch.split(vector, [t.numel() for t in parts])
+    return rebuild([s.reshape(t.shape) for s, t in zip(pieces, parts, strict=True)], like)
+
+
+def combine(parts: Sequence[P], weights: Sequence[float]) -> P:
+    """Return Σ weightᵢ · partᵢ, leaf by leaf."""
+    columns = zip(*(leaves(part) for part in parts), strict=True)
+    total = [
+        torch.stack([w * t for w, t in zip(weights, column, strict=True)]).sum(0)
+        for column in columns
+    ]
+    return rebuild(total, parts[0])
+
+
+def check_depth(depth: int) -> int:
+    """Return depth if it is a positive integer, else raise."""
+    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
+        raise InvalidInputError(f"depth must be an integer of at least 1, but got {depth!r}.")
+    return depth
+
+
+def check_leaves(tensors: Sequence[Any], name: str) -> None:
+    """Raise unless all are finite floating-point tensors of one dtype and device."""
+    for t in tensors:
+        if not isinstance(t, Tensor):
+            raise DtypeError(f"{name} must be torch tensors, but one is a {type(t).__name__}.")
+        if not t.is_floating_point():
+            raise DtypeError(
+                f"{name} must have a floating-point dtype, but one has {t.dtype}; try .double()."
+            )
+    first = tensors[0]
+    for t in tensors[1:]:
+        if t.device != first.device:
+            raise DeviceError(
+                f"{name} are spread over {first.device} and {t.device}; move them with .to()."
+            )
+        if t.dtype != first.dtype:
+            raise DtypeError(f"{name} mix {first.dtype} and {t.dtype}; convert with .to().")
+    for t in tensors:
+        if not bool(torch.isfinite(t).all()):
+            raise NonFiniteError(
+                f"{name} must be finite, but some entries are NaN or infinite. Has the run "
+                "diverged? Try smaller steps."
+            )
+
+
+def check_features(x: Tensor, like: Tensor, width: int) -> None:
+    """Raise unless x is a batch of feature vectors `(n, width)` to match the parameters."""
+    if x.ndim != 2 or x.shape[1] != width:
+        raise ShapeError(
+            f"inputs must have shape (n, {width}) for this hypothesis, but have {tuple(x.shape)}."
+        )
+    check_match(x, like)
+
+
+def check_match(x: Tensor, like: Tensor) -> None:
+    """Raise unless x has the parameters' dtype and device."""
+    if x.device != like.device:
+        raise DeviceError(
+            f"inputs are on {x.device} but parameters on {like.device}; move one with .to()."
+        )
+    if x.dtype != like.dtype:
+        raise DtypeError(
+            f"inputs have dtype {x.dtype} but parameters {like.dtype}; convert one with .to()."
+        )
+
+
+def check_not_saddle(factors: Sequence[Tensor]) -> None:
+    """Raise `SaddlePointError` if there are several factors and all are zero."""
+    if len(factors) > 1 and not any(bool(w.any()) for w in factors):
+        raise SaddlePointError(
+            f"all {len(factors)} factors are zero: a saddle point, where every direction has zero "
+            "velocity and both gradients vanish. Start elsewhere, e.g. with init_free (one factor "
+            "zero, the others α > 0) or init_gaussian with a positive scale."
+        )
+
+
+def check_positive(value: float, name: str) -> float:
+    """Return value if it is positive and finite; zero is a saddle point."""
+    if value == 0:
+        raise SaddlePointError(
+            f"{name}=0 puts all factors at zero, a saddle point that no gradient leaves. Use a "
+            "small positive value, e.g. 1e-3."
+        )
+    if not 0 < value < float("inf"):
+        raise InvalidInputError(f"{name} must be positive and finite, but is {value!r}.")
+    return value

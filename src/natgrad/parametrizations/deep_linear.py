@@ -1,0 +1,217 @@
+"""Deep linear networks, [BLH18] §3–5 and supplement."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.linalg.kronecker import Factor
+from natgrad.parametrizations.base import (
+    Design,
+    LinearHypothesis,
+    check_features,
+    check_not_saddle,
+    check_positive,
+    flatten,
+    unflatten,
+)
+from natgrad.parametrizations.products import (
+    Lift,
+    check_factors,
+    partial_products,
+    product,
+    pull,
+    push,
+    random_orthogonal,
+    refuse_unreachable,
+)
+
+
+class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
+    """W = W_L⋯W₁: a tuple W₁…W_L with Wᵢ of shape `(nᵢ, nᵢ₋₁)`, outputs x Wᵀ for x `(n, n₀)`.
+
+    Widths may expand, contract or pass a bottleneck. `fisher_over=None` means the batch's own
+    inputs.
+
+    Args:
+        widths: (n₀, n₁, …, n_L), at least two.
+
+    Example:
+        >>> network = DeepLinear((3, 5, 2))
+        >>> w = network.init_gaussian(generator=torch.Generator().manual_seed(0))
+        >>> [tuple(m.shape) for m in w], network.predict(w, torch.ones(4, 3).double()).shape
+        ([(5, 3), (2, 5)], torch.Size([4, 2]))
+    """
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        self.widths = tuple(widths)
+        if len(self.widths) < 2 or any(not isinstance(n, int) or n < 1 for n in self.widths):
+            raise InvalidInputError(
+                "widths must be at least two positive integers, from inputs to outputs (depth 1 "
+                f"has two), but got {widths!r}."
+            )
+        self.depth = len(self.widths) - 1
+
+    def __repr__(self) -> str:
+        """Return the constructor call."""
+        return f"DeepLinear({self.widths})"
+
+    def init_gaussian(
+        self,
+        *,
+        scale: float = 1.0,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> tuple[Tensor, ...]:
+        """Return normal factors of standard deviation scale^{1/L}/√(fan-in)."""
+        root = check_positive(scale, "scale") ** (1 / self.depth)
+        return tuple(
+            root / m**0.5 * torch.randn(n, m, dtype=dtype, generator=generator)
+            for n, m in self._shapes()
+        )
+
+    def init_orthogonal(
+        self,
+        *,
+        scale: float = 1.0,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> tuple[Tensor, ...]:
+        """Return random (semi-)orthogonal factors times scale^{1/L}."""
+        root = check_positive(scale, "scale") ** (1 / self.depth)
+        return tuple(root * random_orthogonal(n, m, generator, dtype) for n, m in self._shapes())
+
+    def _shapes(self) -> list[tuple[int, int]]:
+        return list(zip(self.widths[1:], self.widths[:-1], strict=True))
+
+    def check(self, params: tuple[Tensor, ...]) -> None:
+        """Raise unless params is a tuple of matrices of these widths, not all zero."""
+        check_factors(params, self.depth, repr(self))
+        for i, (w, shape) in enumerate(zip(params, self._shapes(), strict=True)):
+            if tuple(w.shape) != shape:
+                raise ShapeError(
+                    f"W_{i + 1} must have shape {shape} to chain in W_L⋯W₁ with widths "
+                    f"{self.widths}, but has {tuple(w.shape)}."
+                )
+        check_not_saddle(params)
+
+    def check_inputs(self, params: tuple[Tensor, ...], x: Tensor) -> None:
+        """Raise unless x is `(n, n₀)`."""
+        check_features(x, params[0], self.widths[0])
+
+    def partial_products(self, params: tuple[Tensor, ...]) -> tuple[list[Factor], list[Factor]]:
+        """Return Wᵢᵃ = W_L⋯Wᵢ₊₁ and Wᵢᵇ = Wᵢ₋₁⋯W₁, i = 1…L (suppl. 5–6); None is the identity."""
+        ahead, behind = partial_products(params[::-1])
+        return ahead[::-1], behind[::-1]
+
+    def hypothesis(self, params: tuple[Tensor, ...]) -> Tensor:
+        """Return W = W_L⋯W₁. [BLH18] (9)."""
+        return product(params[::-1])
+
+    def push(self, params: tuple[Tensor, ...], v: tuple[Tensor, ...]) -> Tensor:
+        """Return Σ Wᵢᵃ vᵢ Wᵢᵇ. [BLH18] (17)."""
+        return push(*self.partial_products(params), v)
+
+    def pull(self, params: tuple[Tensor, ...], g: Tensor) -> tuple[Tensor, ...]:
+        """Return Wᵢᵃᵀ g Wᵢᵇᵀ. [BLH18] (13)."""
+        return tuple(pull(*self.partial_products(params), g))
+
+    def lift(
+        self, params: tuple[Tensor, ...], u: Tensor, *, shares: Sequence[float] | None = None
+    ) -> tuple[Tensor, ...]:
+        """Return v with Σ Wᵢᵃ vᵢ Wᵢᵇ = u: the shortest, or shares_i · Wᵢᵃ⁺ u Wᵢᵇ⁺ (suppl. 34).
+
+        Raises:
+            RankDeficientError: If u cannot be reached.
+        """
+        v = self.solve(self.problem(params, u), shares)
+        if shares is None:
+            refuse_unreachable(self.push(params, v), u)
+        return v
+
+    def problem(
+        self,
+        params: tuple[Tensor, ...],
+        u: Tensor,
+        *,
+        basis: Tensor | None = None,
+        contrast: Tensor | None = None,
+        left_root: Tensor | None = None,
+        right_root: Tensor | None = None,
+        damping: float = 0.0,
+    ) -> Lift:
+        """Return the least-squares problem of moving W along u where inputs can see it.
+
+        Args:
+            params: W₁…W_L.
+            u: Velocity wanted, shape `(n_L, n₀)`.
+            basis: Q, shape `(n₀, r)`, an orthonormal basis of the inputs' span; None if they
+                span everything.
+            contrast: H, shape `(c, n_L)` with orthonormal rows, the combinations of outputs that
+                the likelihood sees; None if it sees all.
+            left_root: R with RᵀR the output metric.
+            right_root: S with SSᵀ the inputs' second moment in the basis.
+            damping: λ ≥ 0.
+        """
+        ahead, behind = partial_products(params[::-1])
+        if basis is not None:
+            behind = [basis if b is None else b @ basis for b in behind]
+            u = u @ basis
+        if contrast is not None:
+            ahead = [contrast if a is None else contrast @ a for a in ahead]
+            u = contrast @ u
+        return Lift(ahead, behind, u, left_root, right_root, damping)
+
+    def solve(self, problem: Lift, shares: Sequence[float] | None) -> tuple[Tensor, ...]:
+        """Return v₁…v_L of a problem of `problem`, whose factors run from the output side."""
+        return tuple(problem.solve(None if shares is None else list(shares)[::-1])[::-1])
+
+    def evaluate(self, h: Tensor, x: Tensor) -> Tensor:
+        """Return x hᵀ."""
+        return x @ h.mT
+
+    def adjoint(self, h: Tensor, x: Tensor, u: Tensor) -> Tensor:
+        """Return uᵀ x."""
+        return u.mT @ x
+
+    def layers(self, params: tuple[Tensor, ...]) -> int:
+        """Return L."""
+        return self.depth
+
+    def restrict(self, v: tuple[Tensor, ...], layer: int) -> tuple[Tensor, ...]:
+        """Return v with every factor but one set to zero."""
+        return tuple(t if i == layer else torch.zeros_like(t) for i, t in enumerate(v))
+
+    def prefers_gram(self, params: tuple[Tensor, ...], x: Tensor) -> bool:
+        """Return True: the kernel has a closed form."""
+        return True
+
+    def design(self, params: tuple[Tensor, ...], x: Tensor, layer: int | None = None) -> Design:
+        """Return dense rows Wᵢᵃ[k] ⊗ (Wᵢᵇ x) of every datum and output."""
+        pieces = []
+        for i, (a, inputs) in enumerate(self._sides(params, x)):
+            piece = torch.einsum("ka,nb->nkab", a, inputs).reshape(len(x), self.widths[-1], -1)
+            pieces.append(piece if layer in (None, i) else torch.zeros_like(piece))
+        return Design(torch.cat(pieces, dim=2), lambda z: unflatten(z, params), flatten)
+
+    def gram(
+        self, params: tuple[Tensor, ...], x: Tensor, other: Tensor, layer: int | None = None
+    ) -> Tensor:
+        """Return Σᵢ (xᵢ₋₁·x′ᵢ₋₁) WᵢᵃWᵢᵃᵀ, shape `(n, k, m, k)`."""
+        k = self.widths[-1]
+        total = x.new_zeros(len(x), k, len(other), k)
+        sides = zip(self._sides(params, x), self._sides(params, other), strict=True)
+        for i, ((a, inputs), (_, others)) in enumerate(sides):
+            if layer in (None, i):
+                total += torch.einsum("nm,kj->nkmj", inputs @ others.mT, a @ a.mT)
+        return total
+
+    def _sides(self, params: tuple[Tensor, ...], x: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return (Wᵢᵃ, xᵢ₋₁) of every layer, identities written out."""
+        ahead, behind = self.partial_products(params)
+        eye = torch.eye(self.widths[-1], dtype=x.dtype, device=x.device)
+        return [
+            (eye if a is None else a, x if b is None else x @ b.mT)
+            for a, b in zip(ahead, behind, strict=True)
+        ]

@@ -1,0 +1,246 @@
+"""Any `torch.nn.Module`, exactly, through torch.func."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, jacrev, jvp, vjp, vmap
+from torch.nn import Module
+
+from natgrad.errors import DtypeError, ModuleError, ShapeError
+from natgrad.parametrizations.base import (
+    Design,
+    Parametrization,
+    check_leaves,
+    check_match,
+    unflatten,
+)
+
+Dict = dict[str, Tensor]
+
+
+class Network(Parametrization[Dict]):
+    """A module as a function of its parameters: the dict that `torch.func.functional_call` takes.
+
+    Outputs are `module(x)`, with any shape `(n, …)`. Parameters that the dict leaves out, and
+    buffers, keep the module's own values. Layers, for `LayerShares`, are the submodules that own
+    parameters, in the module's order. `fisher_over=None` means the batch's own inputs.
+
+    Args:
+        module: Deterministic, and leaving its buffers alone: put BatchNorm and Dropout in
+            evaluation mode.
+        memory: Bytes a chunk of Jacobian rows may take. The kernel of n outputs is assembled from
+            chunks of rows, so that no more than three chunks live at once.
+
+    Raises:
+        ModuleError: If the module has no parameters.
+
+    Example:
+        >>> module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh())
+        >>> network = Network(module)
+        >>> network.predict(network.init(), torch.zeros(5, 3)).shape
+        torch.Size([5, 4])
+    """
+
+    def __init__(self, module: Module, *, memory: int = 2**27) -> None:
+        if not isinstance(module, Module):
+            raise DtypeError(f"Network takes a torch.nn.Module, not a {type(module).__name__}.")
+        if not any(True for _ in module.parameters()):
+            raise ModuleError(
+                f"{type(module).__name__} has no parameters, so there is nothing to train."
+            )
+        self.module = module
+        self.memory = memory
+
+    def __repr__(self) -> str:
+        """Return the constructor call, the module by its class."""
+        return f"Network({type(self.module).__name__})"
+
+    def init(self) -> Dict:
+        """Return a copy of the module's trainable parameters, by name."""
+        return {
+            name: p.detach().clone()
+            for name, p in self.module.named_parameters()
+            if p.requires_grad
+        }
+
+    def check(self, params: Dict) -> None:
+        """Raise unless params maps some of the module's parameter names to their shapes."""
+        if not isinstance(params, dict) or not params:
+            raise DtypeError(
+                "Network takes a non-empty dict of parameters, as Network.init() returns, but got "
+                f"a {type(params).__name__}."
+            )
+        check_leaves(list(params.values()), "parameters")
+        own = dict(self.module.named_parameters())
+        for name, p in params.items():
+            if name not in own:
+                raise ShapeError(
+                    f"the module has no parameter {name!r}; it has {', '.join(sorted(own))}."
+                )
+            if p.shape != own[name].shape:
+                raise ShapeError(
+                    f"parameter {name!r} must have shape {tuple(own[name].shape)}, but has "
+                    f"{tuple(p.shape)}."
+                )
+
+    def check_inputs(self, params: Dict, x: Tensor) -> None:
+        """Raise unless the module maps x to one row of outputs a datum, as a pure function."""
+        if x.is_floating_point():
+            check_match(x, next(iter(params.values())))
+        buffers = {name: b.clone() for name, b in self.module.named_buffers()}
+        with torch.no_grad():
+            first = functional_call(self.module, {**params, **buffers}, (x,))
+            second = functional_call(self.module, {**params, **buffers}, (x,))
+        if not isinstance(first, Tensor):
+            raise ModuleError(
+                f"the module must return one tensor, but returns a {type(first).__name__}; wrap it."
+            )
+        for name, b in self.module.named_buffers():
+            if not torch.equal(b, buffers[name]):
+                raise ModuleError(
+                    f"forward changes the buffer {name!r}, so the outputs of a datum depend on the "
+                    "rest of the batch (BatchNorm in training mode?). Call module.eval() first."
+                )
+        if not torch.equal(first, second):
+            raise ModuleError(
+                "two forward passes on the same inputs differ (Dropout in training mode?). Call "
+                "module.eval() first."
+            )
+        if first.ndim == 0 or len(first) != len(x):
+            raise ModuleError(
+                f"the module must return one row of outputs a datum, but maps {tuple(x.shape)} to "
+                f"{tuple(first.shape)}."
+            )
+
+    def predict(self, params: Dict, x: Tensor) -> Tensor:
+        """Return module(x) at these parameters."""
+        return cast(Tensor, functional_call(self.module, params, (x,)))
+
+    def jvp(self, params: Dict, x: Tensor, v: Dict) -> Tensor:
+        """Return J v by one forward-mode pass."""
+        tangent: Tensor = jvp(lambda p: self.predict(p, x), (params,), (v,))[1]
+        return tangent
+
+    def vjp(self, params: Dict, x: Tensor, u: Tensor) -> Dict:
+        """Return Jᵀ u by one reverse-mode pass."""
+        pulled = vjp(lambda p: self.predict(p, x), params)
+        outputs, pull = pulled[0], pulled[1]
+        return cast(Dict, pull(u.reshape(outputs.shape))[0])
+
+    def layers(self, params: Dict) -> int:
+        """Return the number of submodules that own parameters."""
+        return len(_owners(params))
+
+    def restrict(self, v: Dict, layer: int) -> Dict:
+        """Return v with every layer but one set to zero."""
+        kept = self._layer_names(v, layer)
+        return {name: t if name in kept else torch.zeros_like(t) for name, t in v.items()}
+
+    def prefers_gram(self, params: Dict, x: Tensor) -> bool:
+        """Return True: the kernel of a few outputs beats rows of many parameters."""
+        return True
+
+    def design(self, params: Dict, x: Tensor, layer: int | None = None) -> Design:
+        """Return the dense Jacobian, `(n, k, p)`; n k p numbers of memory."""
+        names = self._layer_names(params, layer)
+        matrix = torch.cat([rows for rows in self._row_chunks(params, x, names)])
+        chosen = {name: params[name] for name in names}
+
+        def expand(z: Tensor) -> Dict:
+            part = unflatten(z, chosen)
+            return {name: part.get(name, torch.zeros_like(t)) for name, t in params.items()}
+
+        return Design(matrix, expand, lambda g: torch.cat([g[name].reshape(-1) for name in names]))
+
+    def gram(self, params: Dict, x: Tensor, other: Tensor, layer: int | None = None) -> Tensor:
+        """Return J(x) J(other)ᵀ, `(n, k, m, k)`, from chunks of rows recomputed as needed."""
+        names = self._layer_names(params, layer)
+        if other is x:
+            return self._own_gram(params, x, names)
+        blocks = [
+            torch.cat(
+                [
+                    torch.einsum("nkp,mjp->nkmj", a, b)
+                    for b in self._row_chunks(params, other, names)
+                ],
+                dim=2,
+            )
+            for a in self._row_chunks(params, x, names)
+        ]
+        return torch.cat(blocks)
+
+    def _own_gram(self, params: Dict, x: Tensor, names: list[str]) -> Tensor:
+        """Return J(x) J(x)ᵀ, computing each off-diagonal block once."""
+        out: Tensor | None = None
+        start = 0
+        for a in self._row_chunks(params, x, names):
+            n, k, p = a.shape
+            out = a.new_empty(len(x), k, len(x), k) if out is None else out
+            flat = a.reshape(n * k, p)
+            stop = start + n
+            out[start:stop, :, start:stop] = (flat @ flat.mT).reshape(n, k, n, k)
+            low = 0
+            for b in self._row_chunks(params, x[:start], names) if start else ():
+                m = len(b)
+                block = (flat @ b.reshape(m * k, p).mT).reshape(n, k, m, k)
+                out[start:stop, :, low : low + m] = block
+                out[low : low + m, :, start:stop] = block.permute(2, 3, 0, 1)
+                low += m
+            start = stop
+        assert out is not None
+        return out
+
+    def _layer_names(self, params: Dict, layer: int | None) -> list[str]:
+        if layer is None:
+            return list(params)
+        owner = _owners(params)[layer]
+        return [name for name in params if name.rpartition(".")[0] == owner]
+
+    def _row_chunks(self, params: Dict, x: Tensor, names: list[str]) -> Any:
+        """Yield Jacobian rows `(chunk, k, p)` of successive data."""
+        with torch.no_grad():
+            outputs = self.predict(params, x)
+        k = outputs[0].numel()
+        p = sum(params[name].numel() for name in names)
+        size = max(1, self.memory // (k * p * outputs.element_size()))
+        chosen = {name: params[name] for name in names}
+        rest = {name: t for name, t in params.items() if name not in chosen}
+        rows = self._datum_jacobian(chosen, rest, x, outputs)
+        if rows is None:  # data interact: rows of the batch as a whole
+            yield self._batch_jacobian(chosen, rest, x, k)
+            return
+        for start in range(0, len(x), size):
+            yield rows(x[start : start + size])
+
+    def _datum_jacobian(
+        self, chosen: Dict, rest: Dict, x: Tensor, outputs: Tensor
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Return a function for the Jacobian datum by datum, or None if data interact."""
+
+        def single(p: Dict, datum: Tensor) -> Tensor:
+            return self.predict({**rest, **p}, datum[None]).reshape(-1)
+
+        with torch.no_grad():
+            alone = vmap(single, in_dims=(None, 0))(chosen, x)
+        scale = outputs.abs().max().clamp(min=1)
+        tolerance = 1e3 * torch.finfo(outputs.dtype).eps * scale
+        if not bool(((alone - outputs.reshape(alone.shape)).abs() <= tolerance).all()):
+            return None
+        jacobian = vmap(jacrev(single), in_dims=(None, 0))
+
+        def rows(data: Tensor) -> Tensor:
+            parts = jacobian(chosen, data)
+            return torch.cat([parts[name].flatten(2) for name in chosen], dim=2)
+
+        return rows
+
+    def _batch_jacobian(self, chosen: Dict, rest: Dict, x: Tensor, k: int) -> Tensor:
+        parts = jacrev(lambda p: self.predict({**rest, **p}, x).reshape(len(x), k))(chosen)
+        return torch.cat([parts[name].flatten(2) for name in chosen], dim=2)
+
+
+def _owners(params: Dict) -> list[str]:
+    """Return the names of the submodules that own parameters, in order."""
+    return list(dict.fromkeys(name.rpartition(".")[0] for name in params))

@@ -1,0 +1,151 @@
+"""Dense autograd references: slow, and obviously right.
+
+Everything here is written from the definitions with automatic differentiation, shares no code
+with the structured solvers, and works on any object with a `predict(params, x)` method. Use it to
+check natgrad, or your own model, in double precision and at small sizes.
+
+Parameters are flattened leaf by leaf, row-major.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.func import grad, hessian, jacrev
+
+from natgrad.likelihoods import Bernoulli, Categorical, Likelihood
+
+__all__ = ["Model", "fisher", "flatten", "gradient", "jacobian", "natural", "unflatten"]
+
+
+class Model(Protocol):
+    """Anything that predicts."""
+
+    def predict(self, params: Any, x: Tensor) -> Tensor:
+        """Return outputs at inputs x."""
+
+
+def flatten(params: Any) -> Tensor:
+    """Return all leaves of a tensor, tuple or dict as one vector.
+
+    Example:
+        >>> flatten((torch.ones(2), torch.zeros(1, 2)))
+        tensor([1., 1., 0., 0.])
+    """
+    if isinstance(params, Tensor):
+        return params.reshape(-1)
+    values = params.values() if isinstance(params, Mapping) else params
+    return torch.cat([t.reshape(-1) for t in values])
+
+
+def unflatten(vector: Tensor, like: Any) -> Any:
+    """Return a vector in the structure of `like`; the inverse of `flatten`."""
+    if isinstance(like, Tensor):
+        return vector.reshape(like.shape)
+    items = list(like.values() if isinstance(like, Mapping) else like)
+    out, start = [], 0
+    for t in items:
+        out.append(vector[start : start + t.numel()].reshape(t.shape))
+        start += t.numel()
+    return dict(zip(like.keys(), out, strict=True)) if isinstance(like, Mapping) else tuple(out)
+
+
+def jacobian(model: Model, params: Any, x: Tensor) -> Tensor:
+    """Return the Jacobian of the outputs, shape `(n, k, p)`."""
+    rows: Tensor = jacrev(lambda w: _outputs(model, unflatten(w, params), x))(flatten(params))
+    return rows
+
+
+def gradient(
+    likelihood: Likelihood, model: Model, params: Any, batch: tuple[Tensor, Tensor]
+) -> Tensor:
+    """Return ∇L as a vector `(p,)`."""
+    x, y = batch
+    w = flatten(params).detach().clone().requires_grad_(True)
+    loss = likelihood(model.predict(unflatten(w, params), x), y)
+    return torch.autograd.grad(loss, w)[0]
+
+
+def fisher(
+    likelihood: Likelihood, model: Model, params: Any, x: Tensor, *, factor: float | None = None
+) -> Tensor:
+    """Return the Fisher matrix `(p, p)`, [BLH18] (5): expected outer product of score vectors.
+
+    Labels are averaged over the model's own distribution: by enumeration where they are discrete,
+    and for Gaussian noise as the Hessian of the loss in the outputs.
+
+    Args:
+        likelihood: The loss.
+        model: The model.
+        params: Where.
+        x: Inputs the Fisher is taken over.
+        factor: Weight of each input; default as the loss is reduced, 1/n or 1.
+    """
+    outputs = _outputs(model, params, x)
+    j = jacobian(model, params, x)
+    weight = likelihood.scale(len(x)) if factor is None else factor
+    blocks = torch.stack([_output_fisher(likelihood, f) for f in outputs])
+    return weight * torch.einsum("nkp,nkj,njq->pq", j, blocks, j)
+
+
+def natural(
+    likelihood: Likelihood,
+    model: Model,
+    params: Any,
+    batch: tuple[Tensor, Tensor],
+    *,
+    fisher_x: Tensor | None = None,
+    factor: float | None = None,
+    damping: float = 0.0,
+    rtol: float = 1e-12,
+) -> Any:
+    """Return −F⁺∇L in the parameters' structure, by the pseudo-inverse of the dense Fisher.
+
+    Args:
+        likelihood: The loss.
+        model: The model.
+        params: Where.
+        batch: Inputs and labels.
+        fisher_x: Inputs the Fisher is taken over; default the batch's.
+        factor: Weight of each of those inputs; see `fisher`.
+        damping: λ, added to the Fisher's diagonal.
+        rtol: Eigenvalues at or below rtol × the largest count as zero.
+
+    Example:
+        >>> from natgrad import Bernoulli, Direct
+        >>> x, y = torch.eye(2).double(), torch.tensor([1.0, -1.0]).double()
+        >>> natural(Bernoulli(), Direct(), torch.zeros(2).double(), (x, y))
+        tensor([ 2., -2.], dtype=torch.float64)
+    """
+    f = fisher(likelihood, model, params, batch[0] if fisher_x is None else fisher_x, factor=factor)
+    g = gradient(likelihood, model, params, batch)
+    if damping:
+        return unflatten(-torch.linalg.solve(f + damping * torch.eye(len(g)).to(f), g), params)
+    return unflatten(-torch.linalg.pinv(f, rtol=rtol, hermitian=True) @ g, params)
+
+
+def _outputs(model: Model, params: Any, x: Tensor) -> Tensor:
+    return model.predict(params, x).reshape(len(x), -1)
+
+
+def _output_fisher(likelihood: Likelihood, f: Tensor) -> Tensor:
+    """Return the Fisher block `(k, k)` of one datum's outputs."""
+
+    def loss_for(y: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda s: likelihood.losses(s[None], y)[0]
+
+    if isinstance(likelihood, Categorical):
+        labels = [torch.tensor([c], device=f.device) for c in range(len(f))]
+    elif isinstance(likelihood, Bernoulli):
+        low = 0.0 if likelihood.zero_one else -1.0
+        grid = torch.cartesian_prod(*[torch.tensor([low, 1.0])] * len(f)).reshape(-1, len(f))
+        labels = [row[None].to(f) for row in grid]
+    else:
+        block: Tensor = hessian(loss_for(f[None].detach()))(f)
+        return block
+    total = torch.zeros(len(f), len(f), dtype=f.dtype, device=f.device)
+    for y in labels:
+        score = grad(loss_for(y))(f)
+        total = total + torch.exp(-loss_for(y)(f)) * torch.outer(score, score)
+    return total

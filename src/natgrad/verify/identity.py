@@ -1,0 +1,92 @@
+"""An identity: a statement, where it is printed, and a function that measures its residual."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A claim that some residual is below a tolerance.
+
+    Attributes:
+        id: Short name, `paper/equation`.
+        statement: What is claimed, in one sentence.
+        source: Where it is printed.
+        tolerance: Largest residual at which the claim holds.
+        residual: Computes the residual, a non-negative number.
+    """
+
+    id: str
+    statement: str
+    source: str
+    tolerance: float
+    residual: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `check` measured of one identity."""
+
+    id: str
+    statement: str
+    residual: float
+    tolerance: float
+    holds: bool
+    source: str
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object; a residual that is no number becomes null."""
+        record = asdict(self)
+        record["residual"] = self.residual if math.isfinite(self.residual) else None
+        return record
+
+
+_REGISTRY: list[Identity] = []
+
+
+def identity(
+    id: str, statement: str, *, source: str, tolerance: float = 1e-10
+) -> Callable[[Callable[[], float]], Callable[[], float]]:
+    """Register the decorated function as the residual of an identity."""
+
+    def register(residual: Callable[[], float]) -> Callable[[], float]:
+        _REGISTRY.append(Identity(id, statement, source, tolerance, residual))
+        return residual
+
+    return register
+
+
+def identities() -> tuple[Identity, ...]:
+    """Return all identities, in the order of the papers."""
+    return tuple(_REGISTRY)
+
+
+def check(claim: Identity) -> Outcome:
+    """Measure one identity; NaN never holds, and an error counts as NaN and is shown."""
+    start = time.perf_counter()
+    statement = claim.statement
+    try:
+        residual = float(claim.residual())
+    except Exception as error:  # one broken identity must not hide the others
+        residual, statement = math.nan, f"{statement} [{type(error).__name__}: {error}]"
+    seconds = time.perf_counter() - start
+    holds = residual <= claim.tolerance
+    return Outcome(claim.id, statement, residual, claim.tolerance, holds, claim.source, seconds)
+
+
+def distance(a: Tensor, b: Tensor) -> float:
+    """Return ‖a − b‖ / ‖b‖, the relative residual used throughout."""
+    return float(torch.linalg.vector_norm(a - b) / torch.linalg.vector_norm(b))
+
+
+def normal(seed: int) -> Callable[..., Tensor]:
+    """Return a function that draws standard normal tensors, in double precision, from a seed."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda *shape: torch.randn(*shape, dtype=torch.float64, generator=generator)

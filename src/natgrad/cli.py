@@ -18,29 +18,25 @@ def verify(json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None) -
         json: Also write the outcomes to this file, a list of objects.
     """
     from rich.console import Console
-    from rich.table import Table
+    from rich.markup import escape
 
     from natgrad.verify import check, identities
 
     if json is not None and not json.parent.is_dir():
         return _complain(f"cannot write {json}: there is no folder {json.parent}.")
-    console = Console()
-    table = Table("identity", "statement", "residual", "tolerance", "holds", "seconds")
+    console = Console(highlight=False)
     outcomes = []
     with console.status("verifying") as status:
         for claim in identities():
             status.update(f"verifying {claim.id}")
             outcome = check(claim)
             outcomes.append(outcome)
-            table.add_row(
-                outcome.id,
-                f"{outcome.statement} ({outcome.source})",
-                f"{outcome.residual:.1e}",
-                f"{outcome.tolerance:.0e}",
-                "yes" if outcome.holds else "[bold red]NO",
-                f"{outcome.seconds:.2f}",
+            mark = "[green]holds[/]" if outcome.holds else "[bold red]FAILS[/]"
+            console.print(
+                f"{mark}  {outcome.id:<30} residual {outcome.residual:.1e}, "
+                f"tolerance {outcome.tolerance:.0e}, {outcome.seconds:.2f} s\n"
+                f"       [dim]{escape(outcome.statement)}. {escape(outcome.source)}[/]"
             )
-    console.print(table)
     failed = [outcome.id for outcome in outcomes if not outcome.holds]
     console.print(f"{len(outcomes) - len(failed)} of {len(outcomes)} identities hold.")
     if json is not None:

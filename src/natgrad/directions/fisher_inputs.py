@@ -17,18 +17,16 @@ from natgrad.linalg import cholesky
 class GaussianInputs:
     """The population of inputs x ~ N(0, C), over which the Fisher has a closed form.
 
-    For logits βᵀx, with r = ‖C^{1/2}β‖ and z standard normal,
-        F(β) = C^{1/2} (a I + b γγᵀ/r²) C^{1/2},  γ = C^{1/2}β,
-        a = E φ′(rz),  b = E φ′(rz)(z² − 1),
+    For logits βᵀx, with γ = C^{1/2}β, r = ‖γ‖, P = γγᵀ/r² and z standard normal,
+        F(β) = C^{1/2} (a (I − P) + c P) C^{1/2},  a = E φ′(rz),  c = E φ′(rz) z²,
     a one-dimensional integral each. With Gaussian noise F = C ⊗ Σ̃⁻¹.
 
     Attributes:
         covariance: C, positive definite `(d, d)`; None is the identity.
 
     Example:
-        >>> a, b = GaussianInputs().moments(0.0)
-        >>> a, b
-        (0.25, 0.0)
+        >>> GaussianInputs().moments(0.0)
+        (0.25, 0.25)
     """
 
     covariance: Tensor | None = None
@@ -54,13 +52,13 @@ class GaussianInputs:
 
     @staticmethod
     def moments(r: float) -> tuple[float, float]:
-        """Return a = E φ′(rz) and b = E φ′(rz)(z² − 1) for z standard normal.
+        """Return a = E φ′(rz) and c = E φ′(rz) z² for z standard normal.
 
         Gauss–Legendre in s = rz on [0, min(40, 9r)]: φ′ is below 1e-17 past the first bound and
         the normal density past the second.
         """
         if r == 0:
-            return 0.25, 0.0
+            return 0.25, 0.25
         nodes, weights = _legendre()
         top = min(40.0, 9.0 * r)
         s = 0.5 * top * (nodes + 1)
@@ -68,7 +66,7 @@ class GaussianInputs:
         derivative = np.exp(-s) / (1 + np.exp(-s)) ** 2
         density = derivative * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
         weight = weights * top / r  # both signs of z: 2 × the half-width top / 2r
-        return float(weight @ density), float(weight @ (density * (z**2 - 1)))
+        return float(weight @ density), float(weight @ (density * z**2))
 
     def representatives(self, likelihood: Likelihood, h: Tensor) -> tuple[Tensor, Root]:
         """Return d inputs and a root whose average Fisher is the population's.
@@ -88,9 +86,9 @@ class GaussianInputs:
         if isinstance(likelihood, Bernoulli) and k == 1:
             gamma = (t @ h)[:, 0]
             r = float(torch.linalg.vector_norm(gamma))
-            a, b = self.moments(r)
+            a, c = self.moments(r)
             unit = gamma / r if r else torch.zeros_like(gamma)
-            stretch = (a + b) ** 0.5 - a**0.5
+            stretch = c**0.5 - a**0.5
             x = d**0.5 * (a**0.5 * t + stretch * torch.outer(unit, unit @ t))
             return x, Root(None, torch.zeros_like(x[:, :1]))
         raise UnsupportedError(
@@ -104,12 +102,12 @@ class GaussianInputs:
         if self.covariance is not None or not isinstance(likelihood, Bernoulli) or beta.ndim != 1:
             return None
         r = float(torch.linalg.vector_norm(beta))
-        a, b = self.moments(r)
+        a, c = self.moments(r)
         if r == 0:
             return d / a
         unit = beta / r
         along = unit @ d
-        return (d - along * unit) / a + along / (a + b) * unit
+        return (d - along * unit) / a + along / c * unit
 
 
 FisherOver = Tensor | GaussianInputs | Literal["batch", "all"] | None

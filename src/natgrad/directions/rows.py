@@ -28,7 +28,8 @@ def solve_over_batch(problem: Problem[P]) -> P:
     def rank() -> int:
         return _by_design(problem, problem.parametrization.design(problem.params, problem.x))[1]
 
-    return _shared(problem, lambda layer: _solve_rows(problem, layer), rank)
+    rows = problem.white.target.numel()
+    return _shared(problem, lambda layer: _solve_rows(problem, layer), rows, rank)
 
 
 def solve_over_inputs(problem: Problem[P], fisher_x: Tensor, root: Root) -> P:
@@ -37,11 +38,14 @@ def solve_over_inputs(problem: Problem[P], fisher_x: Tensor, root: Root) -> P:
     def solve(layer: int | None) -> tuple[P, int]:
         return _solve_sample(problem, fisher_x, root, layer)
 
-    return _shared(problem, solve, lambda: solve(None)[1])
+    return _shared(problem, solve, root.log_weight.numel(), lambda: solve(None)[1])
 
 
 def _shared(
-    problem: Problem[P], solve: Callable[[int | None], tuple[P, int]], full_rank: Callable[[], int]
+    problem: Problem[P],
+    solve: Callable[[int | None], tuple[P, int]],
+    rows: int,
+    full_rank: Callable[[], int],
 ) -> P:
     """Return the shortest solution, or each layer's own, weighed and summed.
 
@@ -49,7 +53,6 @@ def _shared(
     """
     if problem.shares is None:
         return solve(None)[0]
-    rows = problem.white.target.numel()
     parts, weights = [], []
     for layer, share in enumerate(problem.shares):
         if not share:
@@ -149,6 +152,7 @@ def _solve_sample(
     if mild or damping:
         shift = 0.0 if damping else top
         descent = problem.pull(torch.exp(2 * (g_ell - shift)) * b)
+        descent = descent if layer is None else model.restrict(descent, layer)
         weighted = torch.exp(ell - shift)[:, None] * a
         z, rank = normal_solve(weighted, design.compress(descent), damping)
         return design.expand(z), rank

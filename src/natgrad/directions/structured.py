@@ -133,7 +133,7 @@ def over_gaussian_population(problem: Problem[P], inputs: GaussianInputs) -> P |
         return None
     beta = model.hypothesis(params)
     white = problem.white
-    terms = torch.exp(2 * white.log_weight) * white.target / len(problem.x)
+    terms = white.transpose(torch.exp(2 * white.log_weight) * white.target) / len(problem.x)
     descent = model.adjoint(beta, problem.x, terms.reshape(len(terms), *beta.shape[1:]))
     u = inputs.solve_identity(problem.likelihood, beta, descent)
     return None if u is None else cast(P, model.lift(params, u, shares=problem.shares))

@@ -238,8 +238,8 @@ def generalised_inverse() -> float:
     dense = reference.fisher(s.likelihood, s.network, s.w, s.x)
     # Rows of the identity as inputs give the Jacobian of W's columns.
     j = reference.jacobian(s.network, s.w, torch.eye(4, dtype=torch.float64))
-    a = j.permute(1, 0, 2).reshape(16, -1).mT
-    product = a @ torch.kron(s.precision, s.sigma.contiguous()) @ a.mT
+    a = j.permute(1, 0, 2).reshape(16, -1).mT.contiguous()
+    product = a @ torch.kron(s.precision.contiguous(), s.sigma.contiguous()) @ a.mT
     inverse = _assemble(Fisher(s.likelihood, s.network, s.w, s.x).inverse_block, s.depth)
     return max(distance(product, dense), distance(dense @ inverse @ dense, dense))
 

@@ -1,5 +1,6 @@
 """Identities of Kerekes, Mészáros, Huszár 2021, as corrected in docs/paper_map.md."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -248,26 +249,26 @@ def finite_step() -> float:
 
 @identity(
     "kmh21/population",
-    "Gaussian inputs: F(β) = a I + b ββᵀ/r², against a three-dimensional quadrature",
+    "Gaussian inputs: F(β) = a (I − P) + c P, P = ββᵀ/r², against a three-dimensional quadrature",
     source="[KMH21] §3.1 (population Fisher); closed form not printed",
 )
 def population_fisher() -> float:
     beta = torch.tensor([0.8, -0.5, 1.1], dtype=torch.float64)
     x, _ = GaussianInputs().representatives(Bernoulli(), beta[:, None])
-    grid, weights = gaussian_grid(60, 3)
+    grid, weights = gaussian_grid((80, 80, 80))
     s = grid @ beta
     weight = weights * torch.sigmoid(s) * torch.sigmoid(-s)
     return distance(x.mT @ x / 3, grid.mT @ (weight[:, None] * grid))
 
 
-def gaussian_grid(nodes: int, d: int) -> tuple[Tensor, Tensor]:
-    """Return points `(nodes^d, d)` and weights of a product rule for the standard normal."""
-    import numpy as np
-
-    z, w = (torch.from_numpy(a) for a in np.polynomial.legendre.leggauss(nodes))
-    z, w = 9 * z, 9 * w * torch.exp(-((9 * z) ** 2) / 2) / (2 * torch.pi) ** 0.5
-    points = torch.cartesian_prod(*[z] * d).reshape(-1, d)
-    return points, torch.cartesian_prod(*[w] * d).reshape(-1, d).prod(1)
+def gaussian_grid(nodes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return points `(∏ nodes, d)` and weights of a product rule for the standard normal."""
+    axes, weights = [], []
+    for count in nodes:
+        z, w = (torch.from_numpy(a) for a in np.polynomial.legendre.leggauss(count))
+        axes.append(9 * z)
+        weights.append(9 * w * torch.exp(-((9 * z) ** 2) / 2) / (2 * torch.pi) ** 0.5)
+    return torch.cartesian_prod(*axes), torch.cartesian_prod(*weights).prod(1)
 
 
 @identity(

@@ -71,8 +71,9 @@ def natural(
     check_fisher_over(fisher_over)
     if not 0 <= damping < float("inf"):
         raise InvalidInputError(f"damping must be at least 0 and finite, but is {damping!r}.")
-    white = likelihood.whitened(parametrization.predict(params, x), y)
-    problem = Problem(likelihood, parametrization, params, x, white, shares, damping)
+    outputs = parametrization.predict(params, x)
+    white = likelihood.whitened(outputs, y)
+    problem = Problem(likelihood, parametrization, params, x, white, shares, damping, outputs.shape)
     v = _solve(problem, fisher_over)
     if not all(bool(torch.isfinite(t).all()) for t in leaves(v)):
         raise VelocityOverflowError(

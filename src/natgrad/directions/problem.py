@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic
 
+import torch
 from torch import Tensor
 
 from natgrad.likelihoods import Likelihood, Whitened
@@ -24,6 +25,7 @@ class Problem(Generic[P]):
         white: Root of the Fisher and targets at the batch's outputs.
         shares: Which solution.
         damping: λ, added to the Fisher as the loss is reduced.
+        output_shape: Shape of the batch's outputs.
     """
 
     likelihood: Likelihood
@@ -33,6 +35,7 @@ class Problem(Generic[P]):
     white: Whitened
     shares: Shares
     damping: float
+    output_shape: torch.Size
 
     @property
     def sum_damping(self) -> float:
@@ -47,5 +50,4 @@ class Problem(Generic[P]):
     def pull(self, z: Tensor) -> P:
         """Return Jᵀ Cᵀ z for one number a row, flattened."""
         u = self.white.transpose(z.reshape(self.white.target.shape))
-        shape = self.parametrization.predict(self.params, self.x).shape
-        return self.parametrization.vjp(self.params, self.x, u.reshape(shape))
+        return self.parametrization.vjp(self.params, self.x, u.reshape(self.output_shape))

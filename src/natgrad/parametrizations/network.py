@@ -16,6 +16,7 @@ from natgrad.parametrizations.base import (
     check_match,
     unflatten,
 )
+from natgrad.parametrizations.linear_taps import tap_linear_layers
 
 Dict = dict[str, Tensor]
 
@@ -131,7 +132,7 @@ class Network(Parametrization[Dict]):
 
     def layers(self, params: Dict) -> int:
         """Return the number of submodules that own parameters."""
-        return len(_owners(params))
+        return len(self._owners(params))
 
     def restrict(self, v: Dict, layer: int) -> Dict:
         """Return v with every layer but one set to zero."""
@@ -155,8 +156,41 @@ class Network(Parametrization[Dict]):
         return Design(matrix, expand, lambda g: torch.cat([g[name].reshape(-1) for name in names]))
 
     def gram(self, params: Dict, x: Tensor, other: Tensor, layer: int | None = None) -> Tensor:
-        """Return J(x) J(other)ᵀ, `(n, k, m, k)`, from chunks of rows recomputed as needed."""
+        """Return J(x) J(other)ᵀ, `(n, k, m, k)`.
+
+        Linear layers contribute products of their inputs' and errors' inner products; all other
+        parameters chunks of Jacobian rows, recomputed as needed. The first is checked against one
+        true Jacobian product, and rows are used for everything if it fails.
+        """
         names = self._layer_names(params, layer)
+        left = tap_linear_layers(self.module, params, names, x)
+        right = left if other is x else tap_linear_layers(self.module, params, names, other)
+        tapped = [name for name in names if name.rpartition(".")[0] in left]
+        if not tapped or left.keys() != right.keys():
+            return self._row_gram(params, x, other, names)
+        total = torch.stack([tap.gram(right[name]) for name, tap in left.items()]).sum(0)
+        rest = [name for name in names if name not in tapped]
+        if rest:
+            total = total + self._row_gram(params, x, other, rest)
+        if self._agrees(params, x, other, names, total):
+            return total
+        return self._row_gram(params, x, other, names)
+
+    def _agrees(
+        self, params: Dict, x: Tensor, other: Tensor, names: list[str], gram: Tensor
+    ) -> bool:
+        """Return whether the kernel times a fixed vector is J(x) J(other)ᵀ times it."""
+        m, k = gram.shape[2:]
+        probe = torch.cos(torch.arange(m * k, dtype=gram.dtype, device=gram.device))
+        pulled = self.vjp(params, other, probe)
+        pulled = {n: t if n in names else torch.zeros_like(t) for n, t in pulled.items()}
+        true = self.jvp(params, x, pulled).reshape(-1)
+        ours = gram.flatten(2).flatten(0, 1) @ probe
+        tolerance = 1e4 * torch.finfo(gram.dtype).eps * (true.abs().max() + ours.abs().max())
+        return bool(((ours - true).abs() <= tolerance).all())
+
+    def _row_gram(self, params: Dict, x: Tensor, other: Tensor, names: list[str]) -> Tensor:
+        """Return J(x) J(other)ᵀ of the named parameters from chunks of rows."""
         if other is x:
             return self._own_gram(params, x, names)
         blocks = [
@@ -195,7 +229,7 @@ class Network(Parametrization[Dict]):
     def _layer_names(self, params: Dict, layer: int | None) -> list[str]:
         if layer is None:
             return list(params)
-        owner = _owners(params)[layer]
+        owner = self._owners(params)[layer]
         return [name for name in params if name.rpartition(".")[0] == owner]
 
     def _row_chunks(self, params: Dict, x: Tensor, names: list[str]) -> Any:
@@ -240,7 +274,7 @@ class Network(Parametrization[Dict]):
         parts = jacrev(lambda p: self.predict({**rest, **p}, x).reshape(len(x), k))(chosen)
         return torch.cat([parts[name].flatten(2) for name in chosen], dim=2)
 
-
-def _owners(params: Dict) -> list[str]:
-    """Return the names of the submodules that own parameters, in order."""
-    return list(dict.fromkeys(name.rpartition(".")[0] for name in params))
+    def _owners(self, params: Dict) -> list[str]:
+        """Return the submodules that own some of the parameters, in the module's order."""
+        ordered = (name for name, _ in self.module.named_parameters() if name in params)
+        return list(dict.fromkeys(name.rpartition(".")[0] for name in ordered))

@@ -1,0 +1,149 @@
+"""Imports point one way. The tables below are the architecture; the code must follow them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import natgrad
+
+ROOT = Path(natgrad.__file__).parent
+
+# From left to right; a module imports only from its own layer and those to the left. Names in one
+# set stand beside each other and do not import each other, unless ALLOWED says so.
+LAYERS: list[set[str]] = [
+    {"errors"},
+    {"linalg"},
+    {"likelihoods"},
+    {"parametrizations", "reference"},
+    {"directions"},
+    {"fisher", "kernels"},
+    {"verify"},
+    {"cli"},
+    {"__main__"},
+]
+
+# Modules with a list of their own, narrower than the layers.
+ONLY: dict[str, set[str]] = {
+    "errors": set(),
+    "linalg": {"errors"},
+    "reference": {"errors", "likelihoods"},
+}
+
+# Who may import these, besides tests and the package's own __init__.
+IMPORTED_BY: dict[str, set[str]] = {"reference": {"verify"}}
+
+# The package's own __init__ gathers names for `import natgrad`; only these may use it.
+MAY_IMPORT_THE_PACKAGE: set[str] = {"cli", "__main__", "verify"}
+
+PACKAGE = "natgrad"
+
+
+def modules() -> dict[str, Path]:
+    """Dotted names below the package, `__init__` of a sub-package as the sub-package."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
+        found[".".join(parts)] = path
+    return found
+
+
+def imports(name: str, path: Path) -> Iterator[str]:
+    """Yield dotted names below the package that a module imports, "" for the package itself."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    package = [] if name == "__init__" else package
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == PACKAGE:
+                    yield alias.name.removeprefix(PACKAGE).removeprefix(".")
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                base = package[: len(package) - node.level + 1]
+                source = ".".join([*base, *([node.module] if node.module else [])])
+            elif node.module and node.module.split(".")[0] == PACKAGE:
+                source = node.module.removeprefix(PACKAGE).removeprefix(".")
+            else:
+                continue
+            for alias in node.names:
+                dotted = f"{source}.{alias.name}" if source else alias.name
+                yield dotted if dotted in MODULES else source
+
+
+MODULES = modules()
+IMPORTS = {name: set(imports(name, path)) for name, path in MODULES.items()}
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+
+
+def top(name: str) -> str:
+    return name.split(".")[0]
+
+
+def test_the_reader_of_imports_sees_them():
+    assert "linalg.lstsq" in IMPORTS["linalg.cholesky"]
+    assert "reference" in IMPORTS["__init__"]
+    assert any(top(name) == "verify" for name in IMPORTS["cli"])  # inside a function
+
+
+def test_every_module_has_a_layer():
+    assert {top(name) for name in MODULES} - {"__init__"} <= set(RANK)
+
+
+@pytest.mark.parametrize("name", [n for n in MODULES if n != "__init__"])
+def test_no_module_imports_from_a_layer_to_its_right(name):
+    own = top(name)
+    for target in IMPORTS[name] - {"", "__init__"}:
+        other = top(target)
+        if other != own:
+            assert RANK[other] < RANK[own], f"{name} imports {target}"
+
+
+@pytest.mark.parametrize("name", [n for n in MODULES if n != "__init__"])
+def test_the_whole_package_is_imported_only_at_the_border(name):
+    if top(name) not in MAY_IMPORT_THE_PACKAGE:
+        assert "" not in IMPORTS[name]
+
+
+@pytest.mark.parametrize("own", ONLY)
+def test_modules_with_narrow_imports(own):
+    for name in MODULES:
+        if top(name) == own:
+            assert {top(t) for t in IMPORTS[name]} - {own} <= ONLY[own]
+
+
+@pytest.mark.parametrize("target", IMPORTED_BY)
+def test_modules_that_few_may_import(target):
+    users = {top(name) for name, used in IMPORTS.items() if target in map(top, used)}
+    assert users - {"__init__", target} <= IMPORTED_BY[target]
+
+
+def test_no_cycles_among_modules():
+    """Follow imports of single modules; a sub-package stands for its `__init__`."""
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " → ".join([*trail[trail.index(name) :], name])
+        if name in done:
+            return
+        for target in sorted(IMPORTS[name]):
+            if target in MODULES:
+                visit(target, (*trail, name))
+        done.add(name)
+
+    for name in MODULES:
+        visit(name, ())
+
+
+def test_no_cycles_among_sub_packages():
+    edges = {
+        (top(name), top(target))
+        for name, used in IMPORTS.items()
+        if name != "__init__"
+        for target in used
+        if target and top(target) != top(name)
+    }
+    assert not {(a, b) for a, b in edges if (b, a) in edges}
+    order = sorted({a for edge in edges for a in edge}, key=RANK.__getitem__)
+    assert all(order.index(b) < order.index(a) for a, b in edges)

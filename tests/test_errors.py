@@ -519,7 +519,7 @@ CONSTRUCTORS: dict[str, tuple[Callable[[], object], type[NatgradError], tuple[st
     "inputs-covariance-shape": (
         lambda: GaussianInputs(torch.ones(2, 3)),
         ShapeError,
-        ("(d, d)", "(2, 3)"),
+        ("square", "(2, 3)"),
     ),
     "inputs-covariance-singular": (
         lambda: GaussianInputs(torch.ones(2, 2)),

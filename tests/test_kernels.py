@@ -107,7 +107,7 @@ def test_natural_kernel_over_the_batch(m):
         got = natural_ntk(*arguments, m.x, fisher_over="batch")
         assert_near(got, expected_kernel(likelihood, m, m.x, m.x, m.x), 1e-7)
         cross = natural_ntk(*arguments, m.x, m.other, fisher_over="batch")
-        assert_near(cross, expected_kernel(likelihood, m, m.x, m.other, m.x), 1e-7)
+        assert_near(cross, expected_kernel(likelihood, m, m.x, m.other, m.other), 1e-7)
 
 
 def sample_of(m):

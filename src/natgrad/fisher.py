@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from natgrad.directions.batch import check_inputs
-from natgrad.errors import UnsupportedError
+from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Gaussian, Likelihood
 from natgrad.linalg import lstsq
 from natgrad.linalg.kronecker import Factor
 from natgrad.parametrizations import DeepLinear
-from natgrad.parametrizations.base import P, Parametrization, flatten, leaves, unflatten
+from natgrad.parametrizations.base import P, Parametrization, detach, flatten, leaves, unflatten
 
 
 class Fisher(Generic[P]):
@@ -32,9 +32,11 @@ class Fisher(Generic[P]):
                 [0., 9.]]))
     """
 
+    @torch.no_grad()
     def __init__(
         self, likelihood: Likelihood, parametrization: Parametrization[P], params: P, x: Tensor
     ) -> None:
+        params = detach(params)
         parametrization.check(params)
         check_inputs(parametrization, params, x)
         self.likelihood = likelihood
@@ -44,6 +46,7 @@ class Fisher(Generic[P]):
         self._outputs = parametrization.predict(params, x)
         self._blocks = likelihood.fisher(self._outputs)
 
+    @torch.no_grad()
     def matvec(self, v: P) -> P:
         """Return F v, in the parameters' structure: one forward and one reverse product."""
         moved = self.parametrization.jvp(self.params, self.x, v).reshape(len(self.x), -1)
@@ -63,6 +66,7 @@ class Fisher(Generic[P]):
         Rows and columns run over the layer's entries row-major, so the Kronecker factors stand in
         the other order than in the paper, whose vec stacks columns.
         """
+        self._check_layers(i, j)
         if not self._is_linear_gaussian():
             rows, columns = self._layer_slice(i), self._layer_slice(j)
             return self.dense()[rows][:, columns]
@@ -70,7 +74,7 @@ class Fisher(Generic[P]):
         sigma, precision = self._moments()
         inputs = behind_i @ sigma @ behind_j.mT
         errors = ahead_i.mT @ precision @ ahead_j
-        return torch.kron(errors.contiguous(), inputs.contiguous())
+        return _kron(errors, inputs)
 
     def inverse_block(self, i: int, j: int) -> Tensor:
         """Return block (i, j) of the generalised inverse that gives each layer an equal share.
@@ -85,6 +89,7 @@ class Fisher(Generic[P]):
             raise UnsupportedError(
                 "inverse_block is [BLH18] suppl. (36): it needs DeepLinear and Gaussian."
             )
+        self._check_layers(i, j)
         (ahead_i, behind_i), (ahead_j, behind_j) = (
             tuple(_pinv(side) for side in self._sides(layer)) for layer in (i, j)
         )
@@ -92,7 +97,15 @@ class Fisher(Generic[P]):
         depth = cast(DeepLinear, self.parametrization).depth
         inputs = behind_i.mT @ _pinv(sigma) @ behind_j
         errors = ahead_i @ torch.linalg.inv(precision) @ ahead_j.mT
-        return torch.kron(errors.contiguous(), inputs.contiguous()) / depth**2
+        return _kron(errors, inputs) / depth**2
+
+    def _check_layers(self, *layers: int) -> None:
+        depth = self.parametrization.layers(self.params)
+        for layer in layers:
+            if not isinstance(layer, int) or not 1 <= layer <= depth:
+                raise InvalidInputError(
+                    f"layers are numbered from 1 to {depth}, but {layer!r} was asked for."
+                )
 
     def _is_linear_gaussian(self) -> bool:
         return isinstance(self.parametrization, DeepLinear) and isinstance(
@@ -120,6 +133,11 @@ class Fisher(Generic[P]):
     def _layer_slice(self, layer: int) -> Tensor:
         ones = unflatten(torch.ones_like(flatten(self.params)), self.params)
         return flatten(self.parametrization.restrict(ones, layer - 1)).nonzero()[:, 0]
+
+
+def _kron(a: Tensor, b: Tensor) -> Tensor:
+    out = torch.einsum("ij,kl->ikjl", a, b)
+    return out.reshape(a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
 
 
 def _pinv(a: Tensor) -> Tensor:

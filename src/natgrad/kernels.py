@@ -7,16 +7,16 @@ from torch import Tensor
 
 from natgrad.directions.batch import check_inputs
 from natgrad.directions.fisher_inputs import FisherOver, GaussianInputs, check_fisher_over
-from natgrad.directions.rows import contract
 from natgrad.errors import InvalidInputError, UnsupportedError
-from natgrad.likelihoods import Gaussian, Likelihood, Root
-from natgrad.linalg import default_rtol, reachable
+from natgrad.likelihoods import Gaussian, Likelihood
+from natgrad.linalg import graded_fisher_solve, reachable
 from natgrad.parametrizations import Direct, MatrixProduct
-from natgrad.parametrizations.base import LinearHypothesis, P, Parametrization
+from natgrad.parametrizations.base import LinearHypothesis, P, Parametrization, detach
 from natgrad.parametrizations.entries import are_entries
 from natgrad.parametrizations.products import partial_products
 
 
+@torch.no_grad()
 def ntk(
     parametrization: Parametrization[P],
     params: P,
@@ -47,6 +47,7 @@ def ntk(
         tensor([[0., 1.],
                 [0., 0.]])
     """
+    params = detach(params)
     parametrization.check(params)
     if x is None:
         model = _linear(parametrization)
@@ -61,6 +62,7 @@ def ntk(
     return parametrization.gram(params, x, other).reshape(shape)
 
 
+@torch.no_grad()
 def natural_ntk(
     likelihood: Likelihood,
     parametrization: Parametrization[P],
@@ -72,8 +74,9 @@ def natural_ntk(
 ) -> Tensor:
     """Return the natural neural tangent kernel J(x) F⁺ J(other)ᵀ.
 
-    F is reduced over its inputs as the likelihood says (over all entries of a matrix always
-    summed), so that outputs of a batch move by −K ∇L along natural gradient flow. For matrix
+    F is averaged over its inputs, times the number of data in `other` if the loss is summed (over
+    all entries of a matrix it is always summed), so that outputs move by −K ∇L along natural
+    gradient flow on `other`. Dense Jacobian rows are held: n k p numbers. For matrix
     products over all entries K is the projection on the reachable velocities: the identity at
     every depth, as long as one layer alone can move β anywhere.
 
@@ -82,16 +85,18 @@ def natural_ntk(
         parametrization: The model.
         params: Where.
         x: Inputs; None for all entries of a completed matrix.
-        other: Second inputs; default x.
+        other: Inputs of the loss; default x.
         fisher_over: Inputs of the Fisher: None (the default of the parametrization), `"batch"`
-            (x), `"all"` entries, or a tensor.
+            (those of the loss), `"all"` entries, or a tensor.
 
     Returns:
         A tensor of shape `outputs(x).shape + outputs(other).shape`, or `h.shape + h.shape`.
 
     Raises:
         UnsupportedError: If the combination has no exact method.
+        VelocityOverflowError: If the kernel overflows, as it does on data of certain labels.
     """
+    params = detach(params)
     parametrization.check(params)
     check_fisher_over(fisher_over)
     matrix = isinstance(parametrization, MatrixProduct) or (
@@ -109,21 +114,22 @@ def natural_ntk(
             "natural_ntk takes no GaussianInputs; pass a large sample of inputs as fisher_over."
         )
     other = x if other is None else other
-    fisher_x = x if isinstance(over, str) else over
+    fisher_x = other if isinstance(over, str) else over
     for inputs in (x, other, fisher_x):
         check_inputs(parametrization, params, inputs)
+    rows = parametrization.design(params, fisher_x)
     root = likelihood.root(parametrization.predict(params, fisher_x))
-    shift = root.log_weight.max()  # a common factor, restored at the end
-    weight = torch.exp(root.log_weight - shift).flatten()
-    left = _times_inverse_root(parametrization, params, x, fisher_x, root, weight)
-    right = (
-        left
-        if other is x
-        else _times_inverse_root(parametrization, params, other, fisher_x, root, weight)
-    )
-    scale = likelihood.scale(len(fisher_x)) * torch.exp(2 * shift)
+    responses = graded_fisher_solve(
+        root.apply(rows.matrix).flatten(0, 1),
+        root.log_weight.flatten(),
+        parametrization.design(params, other).matrix.flatten(0, 1),
+        torch.zeros(1, dtype=rows.matrix.dtype, device=rows.matrix.device),
+        torch.ones((), dtype=rows.matrix.dtype, device=rows.matrix.device),
+    ).solution
+    kernel = parametrization.design(params, x).matrix.flatten(0, 1) @ responses
+    scale = likelihood.scale(len(other)) * len(other) / len(fisher_x)
     shape = parametrization.predict(params, x).shape + parametrization.predict(params, other).shape
-    return (left @ right.mT / scale).reshape(shape)
+    return (kernel / scale).reshape(shape)
 
 
 def _linear(parametrization: Parametrization[P]) -> LinearHypothesis[P]:
@@ -132,30 +138,6 @@ def _linear(parametrization: Parametrization[P]) -> LinearHypothesis[P]:
             f"{parametrization!r} has no hypothesis tensor: pass inputs x to evaluate it at."
         )
     return cast(LinearHypothesis[P], parametrization)
-
-
-def _times_inverse_root(
-    parametrization: Parametrization[P],
-    params: P,
-    x: Tensor,
-    fisher_x: Tensor,
-    root: Root,
-    weight: Tensor,
-) -> Tensor:
-    """Return J(x) V S⁻¹ with F = V S² Vᵀ the Fisher's eigendecomposition, `(n k, rank)`."""
-    if not parametrization.prefers_gram(params, x):
-        rows = root.apply(parametrization.design(params, fisher_x).matrix).flatten(0, 1)
-        _, s, vh = torch.linalg.svd(weight[:, None] * rows, full_matrices=False)
-        rank = int((s > default_rtol(*rows.shape, dtype=rows.dtype) * s[0]).sum())
-        j = parametrization.design(params, x).matrix.flatten(0, 1)
-        whitened: Tensor = j @ vh[:rank].mT / s[:rank]
-        return whitened
-    kernel = contract(parametrization.gram(params, fisher_x, fisher_x), root, root)
-    values, vectors = torch.linalg.eigh(weight[:, None] * kernel * weight)
-    kept = values > default_rtol(*kernel.shape, dtype=kernel.dtype) * values[-1]
-    cross = contract(parametrization.gram(params, x, fisher_x), Root(None, weight), root) * weight
-    response: Tensor = cross @ vectors[:, kept] / values[kept]
-    return response
 
 
 def _over_all_entries(

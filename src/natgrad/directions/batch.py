@@ -5,18 +5,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from natgrad.errors import DtypeError, NonFiniteError, ShapeError
-from natgrad.parametrizations.base import P, Parametrization
+from natgrad.errors import DeviceError, DtypeError, NonFiniteError, ShapeError
+from natgrad.likelihoods import Likelihood
+from natgrad.parametrizations.base import P, Parametrization, leaves
 
 
 def check_problem(
-    parametrization: Parametrization[P], params: P, batch: tuple[Tensor, Tensor]
+    likelihood: Likelihood,
+    parametrization: Parametrization[P],
+    params: P,
+    batch: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
     """Return (x, y) after checking parameters, inputs and that labels pair up.
 
     Raises:
         InvalidInputError: One of its subclasses, saying what was expected and what came.
     """
+    if not isinstance(likelihood, Likelihood):
+        raise DtypeError(f"the loss must be a natgrad likelihood, but got {describe(likelihood)}.")
+    if not isinstance(parametrization, Parametrization):
+        raise DtypeError(
+            f"the model must be a natgrad parametrization, but got {describe(parametrization)}; "
+            "wrap a torch.nn.Module in Network."
+        )
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise DtypeError(f"batch must be a pair (x, y) of tensors, but got {describe(batch)}.")
     x, y = batch
@@ -37,11 +48,27 @@ def check_inputs(parametrization: Parametrization[P], params: P, x: Any) -> None
         raise DtypeError(f"inputs must be a torch.Tensor, but got {describe(x)}.")
     if x.ndim == 0 or len(x) == 0:
         raise ShapeError(f"the batch is empty: inputs have shape {tuple(x.shape)}.")
+    like = leaves(params)[0]
+    if x.device != like.device:
+        raise DeviceError(
+            f"inputs are on {x.device} but parameters on {like.device}; move one with .to()."
+        )
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise NonFiniteError(
             "inputs must be finite, but some entries are NaN or infinite; drop or impute them."
         )
     parametrization.check_inputs(params, x)
+
+
+def finite_outputs(parametrization: Parametrization[P], params: P, x: Tensor) -> Tensor:
+    """Return the outputs at x, refusing those that are NaN or infinite."""
+    outputs = parametrization.predict(params, x)
+    if not bool(torch.isfinite(outputs).all()):
+        raise NonFiniteError(
+            "the model's outputs must be finite, but some are NaN or infinite. Has the run "
+            "diverged? Try smaller parameters or inputs."
+        )
+    return outputs
 
 
 def describe(value: object) -> str:

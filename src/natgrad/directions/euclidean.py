@@ -1,12 +1,14 @@
 """Steepest descent in the parameters' own norm."""
 
+import torch
 from torch import Tensor
 
-from natgrad.directions.batch import check_problem
+from natgrad.directions.batch import check_problem, finite_outputs
 from natgrad.likelihoods import Likelihood
-from natgrad.parametrizations.base import P, Parametrization, leaves, rebuild
+from natgrad.parametrizations.base import P, Parametrization, detach, leaves, rebuild
 
 
+@torch.no_grad()
 def euclidean(
     likelihood: Likelihood,
     parametrization: Parametrization[P],
@@ -25,13 +27,13 @@ def euclidean(
         InvalidInputError: If an argument has the wrong shape, dtype, device or value.
 
     Example:
-        >>> import torch
         >>> from natgrad import Bernoulli, Direct
         >>> x, y = torch.eye(2), torch.tensor([1.0, -1.0])
         >>> euclidean(Bernoulli(), Direct(), torch.zeros(2), (x, y))
         tensor([ 0.2500, -0.2500])
     """
-    x, y = check_problem(parametrization, params, batch)
-    gradient = likelihood.gradient(parametrization.predict(params, x), y)
+    params = detach(params)
+    x, y = check_problem(likelihood, parametrization, params, batch)
+    gradient = likelihood.gradient(finite_outputs(parametrization, params, x), y)
     ascent = parametrization.vjp(params, x, gradient)
     return rebuild([-t for t in leaves(ascent)], params)

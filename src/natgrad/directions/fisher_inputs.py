@@ -1,5 +1,6 @@
 """Which inputs the Fisher is averaged over: the batch, a sample, a population, all entries."""
 
+import reprlib
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -11,6 +12,7 @@ from torch import Tensor
 from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError
 from natgrad.likelihoods import Bernoulli, Gaussian, Likelihood, Root
 from natgrad.linalg import cholesky
+from natgrad.linalg.cholesky import check_covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +36,7 @@ class GaussianInputs:
     def __post_init__(self) -> None:
         """Refuse a covariance that is not positive definite."""
         if self.covariance is not None:
-            if self.covariance.ndim != 2 or self.covariance.shape[0] != self.covariance.shape[1]:
-                raise ShapeError(
-                    f"the covariance of inputs must be (d, d), not {tuple(self.covariance.shape)}."
-                )
-            cholesky(self.covariance, name="the covariance of inputs")
+            check_covariance(self.covariance, "the covariance of inputs")
 
     def root(self, like: Tensor, d: int) -> Tensor:
         """Return T with TᵀT = C, in the dtype and device of `like`."""
@@ -122,9 +120,11 @@ def _legendre() -> tuple[np.ndarray, np.ndarray]:
 
 def check_fisher_over(value: object) -> None:
     """Raise unless the value is one that `fisher_over` takes."""
-    if value is None or isinstance(value, (Tensor, GaussianInputs)) or value in ("batch", "all"):
+    if value is None or isinstance(value, (Tensor, GaussianInputs)):
+        return
+    if isinstance(value, str) and value in ("batch", "all"):
         return
     raise InvalidInputError(
         "fisher_over must be None, 'batch', 'all' (entries of a completed matrix), a tensor of "
-        f"inputs, or GaussianInputs(), but is {value!r}."
+        f"inputs, or GaussianInputs(), but is {reprlib.repr(value)}."
     )

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from natgrad.directions.batch import check_inputs, check_problem
+from natgrad.directions.batch import check_inputs, check_problem, finite_outputs
 from natgrad.directions.fisher_inputs import FisherOver, GaussianInputs, check_fisher_over
 from natgrad.directions.problem import Problem
 from natgrad.directions.rows import solve_over_batch, solve_over_inputs
@@ -18,9 +18,10 @@ from natgrad.directions.structured import (
 from natgrad.errors import InvalidInputError, VelocityOverflowError
 from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations import DeepLinear
-from natgrad.parametrizations.base import P, Parametrization, leaves
+from natgrad.parametrizations.base import P, Parametrization, detach, leaves
 
 
+@torch.no_grad()
 def natural(
     likelihood: Likelihood,
     parametrization: Parametrization[P],
@@ -66,12 +67,13 @@ def natural(
         >>> [round(s, 12) for s in (x @ v).tolist()]
         [2.0, -2.0]
     """
-    x, y = check_problem(parametrization, params, batch)
+    params = detach(params)
+    x, y = check_problem(likelihood, parametrization, params, batch)
     shares = resolve_shares(selection, parametrization.layers(params))
     check_fisher_over(fisher_over)
-    if not 0 <= damping < float("inf"):
+    if not isinstance(damping, (int, float)) or not 0 <= damping < float("inf"):
         raise InvalidInputError(f"damping must be at least 0 and finite, but is {damping!r}.")
-    outputs = parametrization.predict(params, x)
+    outputs = finite_outputs(parametrization, params, x)
     white = likelihood.whitened(outputs, y)
     problem = Problem(likelihood, parametrization, params, x, white, shares, damping, outputs.shape)
     v = _solve(problem, fisher_over)

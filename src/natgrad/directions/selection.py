@@ -1,5 +1,6 @@
 """Which of the many natural gradients of an over-parametrised model."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -26,7 +27,7 @@ class LayerShares:
 
     def __init__(self, weights: Sequence[float]) -> None:
         values = tuple(float(w) for w in weights)
-        if not values or abs(sum(values) - 1) > 1e-9 or any(w != w for w in values):
+        if not values or abs(sum(values) - 1) > 1e-9 or not all(map(math.isfinite, values)):
             raise InvalidInputError(
                 f"the weights of LayerShares must sum to one, but {values} sum to {sum(values):g}."
             )

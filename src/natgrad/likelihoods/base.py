@@ -113,8 +113,10 @@ class Likelihood(ABC):
             raise DeviceError(
                 f"outputs are on {f.device} but labels on {y.device}; move one with .to()."
             )
-        if len(y) != len(f):
-            raise ShapeError(f"got {len(f)} outputs but {len(y)} labels; they must pair up.")
+        if y.ndim == 0 or len(y) != len(f):
+            raise ShapeError(
+                f"labels must pair up with the {len(f)} outputs, but have shape {tuple(y.shape)}."
+            )
         return f, self._check_labels(f, y)
 
     def whitened(self, output: Tensor, y: Tensor) -> Whitened:

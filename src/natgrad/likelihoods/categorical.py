@@ -23,6 +23,15 @@ class Categorical(Likelihood):
         0.3709
     """
 
+    def prepare(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits `(n, k)` and class indices `(n,)`, checked."""
+        if isinstance(output, Tensor) and output.ndim != 2:
+            raise ShapeError(
+                f"Categorical needs logits of shape (n, k), but got {tuple(output.shape)}; move "
+                "further axes into the data axis."
+            )
+        return super().prepare(output, y)
+
     def root(self, output: Tensor) -> Root:
         """Return k − 1 contrasts with the likeliest class, weights √p_k as logarithms."""
         f = flatten_outputs(output)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from natgrad.errors import DtypeError, NonFiniteError, ShapeError
+from natgrad.errors import NonFiniteError, ShapeError
 from natgrad.likelihoods.base import (
     Likelihood,
     Reduction,
@@ -12,6 +12,7 @@ from natgrad.likelihoods.base import (
     like_outputs,
 )
 from natgrad.linalg import cholesky
+from natgrad.linalg.cholesky import check_covariance
 
 
 class Gaussian(Likelihood):
@@ -33,13 +34,7 @@ class Gaussian(Likelihood):
     def __init__(self, covariance: Tensor | None = None, *, reduction: Reduction = "mean") -> None:
         super().__init__(reduction=reduction)
         if covariance is not None:
-            if not isinstance(covariance, Tensor) or not covariance.is_floating_point():
-                raise DtypeError("covariance must be a floating-point tensor (k, k) or None.")
-            if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
-                raise ShapeError(f"covariance must be (k, k), but is {tuple(covariance.shape)}.")
-            if not torch.allclose(covariance, covariance.mT):
-                raise ShapeError("covariance must be symmetric; try (c + c.T) / 2.")
-            cholesky(covariance, name="the noise covariance")
+            check_covariance(covariance, "the noise covariance")
         self.covariance = covariance
 
     def __repr__(self) -> str:

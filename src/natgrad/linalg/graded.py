@@ -94,7 +94,7 @@ def graded_fisher_solve(
         log_weight: ℓ, shape `(n,)`.
         g: Rows of the gradient, shape `(m, p)`.
         g_log_weight: m, shape `(m,)`, on the same scale as ℓ.
-        g_target: c, shape `(m,)`.
+        g_target: c, shape `(m,)`; a scalar 1 keeps the terms of d apart, as columns `(p, m)`.
         rtol: Rank cut-off, relative to each row's own norm.
 
     Raises:
@@ -107,8 +107,9 @@ def graded_fisher_solve(
     ell = widen(log_weight).to(basis.t.device)[basis.inside]
     wide_g, wide_m, wide_c = (widen(x).to(basis.t.device) for x in (g, g_log_weight, g_target))
     coefficients = basis.coordinates(wide_g)
-    exponent = 2 * (wide_m[:, None] - ell[None, :])
-    rhs = (coefficients * torch.exp(exponent) * wide_c[:, None]).sum(0)
+    growth = torch.exp(2 * (wide_m[:, None] - ell[None, :]))
+    terms = torch.where(coefficients == 0, 0.0, coefficients * growth)
+    rhs = terms.mT if wide_c.ndim == 0 else terms.mT @ wide_c
     if not bool(torch.isfinite(rhs).all()):
         raise VelocityOverflowError(
             "the natural velocity overflows: the gradient lives on inputs whose weight exceeds "
@@ -125,7 +126,8 @@ class _GradedBasis:
 
     inside: Tensor  # (k,) indices of the basis rows
     outside: Tensor  # (n − k,)
-    q: Tensor  # (p, k) orthonormal basis of the row space
+    q: Tensor  # (p, k) orthonormal basis of the row space, window after window
+    window: Tensor  # (k,) weight window of each basis row, and of the column of q it added
     s: Tensor  # (k, k) basis rows in that basis, A_B = S Qᵀ
     t: Tensor  # (n − k, k)
     m: Tensor  # (n − k, k)
@@ -144,12 +146,20 @@ class _GradedBasis:
         # A row depends only on basis rows of its own window or a heavier one.
         t = torch.where(window[outside, None] >= window[None, inside], t, 0.0)
         ratio = torch.exp((2 * (ell[outside, None] - ell[None, inside])).clamp(max=2 * _WINDOW))
-        return cls(inside, outside, q, s, t, t * ratio, rtol)
+        return cls(inside, outside, q, window[inside], s, t, t * ratio, rtol)
 
     def coordinates(self, rows: Tensor) -> Tensor:
-        """Return rows (projected on the row space) as combinations of the basis rows."""
-        out: Tensor = torch.linalg.solve(self.s, rows @ self.q, left=False)
-        return out
+        """Return rows (projected on the row space) as combinations of the basis rows.
+
+        A row that the heavier windows span to rounding gets exact zeros on the lighter ones, whose
+        weights would blow rounding errors up.
+        """
+        along = rows @ self.q
+        tail = along.square().flip(1).cumsum(1).flip(1).sqrt()  # norm from each column on
+        matters = tail > self.rtol * torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        last = torch.where(matters, self.window, -1).amax(1)
+        out: Tensor = torch.linalg.solve(self.s, along, left=False)
+        return torch.where(self.window <= last[:, None], out, 0.0)
 
     def solve(self, residual: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
         """Return z with residual(z) = 0 by LU of I + H and refinement."""
@@ -157,7 +167,9 @@ class _GradedBasis:
         factors = torch.linalg.lu_factor(identity + self.m.mT @ self.t)
         z = start
         for _ in range(_REFINEMENTS):
-            z = z + torch.linalg.lu_solve(*factors, residual(z)[:, None])[:, 0]
+            gap = residual(z)
+            columns = gap[:, None] if gap.ndim == 1 else gap
+            z = z + torch.linalg.lu_solve(*factors, columns).reshape(gap.shape)
         return z
 
     def lift(self, z: Tensor) -> Tensor:

@@ -51,9 +51,9 @@ def kronecker_lstsq(
     wide = widen(u)
     if not bool(wide.any()):
         return [_pull(x, y, wide).to(u) for x, y in zip(a, b, strict=True)]
-    scale = torch.linalg.matrix_norm(wide)
-    z = _solve_kernel(a, b, wide / scale, damping, torch.finfo(u.dtype).eps) * scale
-    return [_pull(x, y, z).to(u) for x, y in zip(a, b, strict=True)]
+    scale = float(torch.linalg.matrix_norm(wide))
+    v = _solve(a, b, wide / scale, damping, torch.finfo(u.dtype).eps)
+    return [(scale * part).to(u) for part in v]
 
 
 def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Tensor:
@@ -65,8 +65,11 @@ def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Ten
     """
     wide = widen(u)
     n, m = wide.shape[-2:]
-    p, p_last = _adapted_basis([_columns(x, n, wide) for x in left][::-1])
-    q, q_first = _adapted_basis([_columns(None if y is None else y.mT, m, wide) for y in right])
+    eps = torch.finfo(u.dtype).eps  # products carry the rounding of their own dtype
+    p, p_last = _adapted_basis([_columns(x, n, wide) for x in left][::-1], eps)
+    q, q_first = _adapted_basis(
+        [_columns(None if y is None else y.mT, m, wide) for y in right], eps
+    )
     last = len(left) - 1 - p_last
     mask = q_first[None, :] <= last[:, None]
     return (p @ (mask * (p.mT @ wide @ q)) @ q.mT).to(u)
@@ -76,7 +79,7 @@ def _columns(x: Factor, size: int, like: Tensor) -> Tensor:
     return torch.eye(size, dtype=like.dtype, device=like.device) if x is None else widen(x)
 
 
-def _adapted_basis(spaces: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def _adapted_basis(spaces: Sequence[Tensor], eps: float) -> tuple[Tensor, Tensor]:
     """Return an orthonormal basis adapted to growing column spaces, and where each vector enters.
 
     Vectors outside every space are given the number of spaces.
@@ -88,7 +91,7 @@ def _adapted_basis(spaces: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         rest = rest - basis @ (basis.mT @ rest)
         u, s, _ = torch.linalg.svd(rest, full_matrices=False)
         size = torch.linalg.matrix_norm(space, 2)
-        rank = int((s > 8 * default_rtol(*space.shape, dtype=space.dtype) * size).sum())
+        rank = int((s > 8 * max(space.shape) * eps * size).sum())
         rank = min(rank, n - basis.shape[1])
         basis = torch.cat([basis, u[:, :rank]], dim=1)
         entered += [i] * rank
@@ -109,10 +112,76 @@ def _push(a: Factor, b: Factor, v: Tensor) -> Tensor:
     return v if b is None else v @ b
 
 
-def _solve_kernel(
-    a: list[Factor], b: list[Factor], u: Tensor, damping: float, eps: float
-) -> Tensor:
-    """Return Z with K[Z] + λZ = u, in the eigenbases of the two outer terms."""
+def _solve(a: list[Factor], b: list[Factor], u: Tensor, damping: float, eps: float) -> list[Tensor]:
+    """Return V for ‖u‖ = 1, refined on the true residual.
+
+    Corrections are added to V, not to Z: where the factors are ill-conditioned Z is so large that
+    its own rounding would be seen.
+    """
+    inner = _inner_solver(a, b, u, damping)
+    target = max(64 * eps, 1e-13)
+    z, residual, error = torch.zeros_like(u), u, 1.0
+    v = [_pull(x, y, z) for x, y in zip(a, b, strict=True)]
+    while error > target:
+        step = inner(residual, target / error)
+        moved = [part + _pull(x, y, step) for part, x, y in zip(v, a, b, strict=True)]
+        reached = torch.stack([_push(x, y, m) for x, y, m in zip(a, b, moved, strict=True)]).sum(0)
+        left = u - reached - damping * (z + step)
+        previous, error = error, float(torch.linalg.vector_norm(left))
+        if error >= 0.5 * previous:  # rounding has the last word
+            error = previous
+            break
+        v, z, residual = moved, z + step, left
+    if error <= max(1e-10, 1e4 * eps):
+        return v
+    if len(a) == 2 and a[0] is None and b[1] is None and not damping:
+        v, error = _two_factors_by_svd(a[1], b[0], u)
+        if error <= max(1e-10, 1e4 * eps):
+            return v
+    raise ConvergenceError(
+        "the minimum-norm lift stopped at a relative residual of "
+        f"{error:.1e}: the factors are close to rank-deficient. Try a positive damping, a larger "
+        "or an orthogonal initialisation, or LayerShares on one well-conditioned layer."
+    )
+
+
+def _two_factors_by_svd(a: Factor, b: Factor, u: Tensor) -> tuple[list[Tensor], float]:
+    """Return V₁, V₂ with V₁ B + A V₂ = u, and the residual, in coordinates that square nothing.
+
+    With A = P s Rᵀ and B = T t Qᵀ the shortest solution has coordinates t g/(s² + t²) and
+    s g/(s² + t²), g = Pᵀ u Q. Small singular values carry absolute errors, hence refinement.
+    """
+    p, s, r = _full_svd(a, u.shape[0], u)
+    q, t, w = _full_svd(None if b is None else b.mT, u.shape[1], u)
+    size = torch.maximum(s[:, None], t[None, :])
+    size = torch.where(size > default_rtol(*u.shape, dtype=u.dtype) * size.max(), size, torch.inf)
+    unit_s, unit_t = s[:, None] / size, t[None, :] / size
+    share = 1 / (unit_s**2 + unit_t**2).clamp(min=1)  # the sum is in [1, 2], or 0 where cut off
+    v = [_pull(None, b, torch.zeros_like(u)), _pull(a, None, torch.zeros_like(u))]
+    error = 1.0
+    for _ in range(4):
+        residual = u - _push(None, b, v[0]) - _push(a, None, v[1])
+        error = float(torch.linalg.vector_norm(residual))
+        g = share * (p.mT @ residual @ q) / size
+        v[0] = v[0] + p @ (g * unit_t)[:, : w.shape[1]] @ w.mT
+        v[1] = v[1] + r @ (g * unit_s)[: r.shape[1]] @ q.mT
+    return v, error
+
+
+def _full_svd(x: Factor, n: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x = U s Vᵀ with U square, s padded by zeros to its size, and V thin."""
+    if x is None:
+        eye = torch.eye(n, dtype=like.dtype, device=like.device)
+        return eye, like.new_ones(n), eye
+    u, s, vh = torch.linalg.svd(x, full_matrices=True)
+    padded = torch.cat([s, s.new_zeros(n - len(s))])
+    return u, padded, vh[: len(s)].mT
+
+
+def _inner_solver(
+    a: list[Factor], b: list[Factor], u: Tensor, damping: float
+) -> Callable[[Tensor, float], Tensor]:
+    """Return an approximate solver of K[Z] + λZ = r, in the eigenbases of the outer terms."""
     grams_a = [None if x is None else x @ x.mT for x in a]
     grams_b = [None if y is None else y.mT @ y for y in b]
     lam, p = _eigenbasis(grams_a[-1], u.shape[0], u)
@@ -120,16 +189,9 @@ def _solve_kernel(
     if len(a) <= 2 and grams_a[0] is None and grams_b[-1] is None:
         diagonal = lam[:, None] + mu[None, :] if len(a) == 2 else torch.ones_like(u)
         inverse = _pseudo_reciprocal(diagonal + damping)
-        z = torch.zeros_like(u)
-        for _ in range(2):  # refined once: the eigenvectors are those of Gram matrices
-            residual = u - _kernel(a, b, z) - damping * z
-            z = z + p @ (inverse * (p.mT @ residual @ q)) @ q.mT
-        return z
+        return lambda r, tolerance: p @ (inverse * (p.mT @ r @ q)) @ q.mT
     rotated = [
-        (
-            None if x is None else p.mT @ x @ p,
-            None if y is None else q.mT @ y @ q,
-        )
+        (None if x is None else p.mT @ x @ p, None if y is None else q.mT @ y @ q)
         for x, y in zip(grams_a, grams_b, strict=True)
     ]
 
@@ -146,12 +208,10 @@ def _solve_kernel(
         diagonal += torch.outer(
             ones_n if x is None else x.diagonal(), ones_m if y is None else y.diagonal()
         )
-    z = _conjugate_gradients(apply, p.mT @ u @ q, _pseudo_reciprocal(diagonal), eps)
-    return p @ z @ q.mT
-
-
-def _kernel(a: list[Factor], b: list[Factor], z: Tensor) -> Tensor:
-    return torch.stack([_push(x, y, _pull(x, y, z)) for x, y in zip(a, b, strict=True)]).sum(0)
+    preconditioner = _pseudo_reciprocal(diagonal)
+    return lambda r, tolerance: (
+        p @ _conjugate_gradients(apply, p.mT @ r @ q, preconditioner, tolerance) @ q.mT
+    )
 
 
 def _eigenbasis(gram: Factor, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,46 +227,22 @@ def _pseudo_reciprocal(x: Tensor) -> Tensor:
 
 
 def _conjugate_gradients(
-    apply: Callable[[Tensor], Tensor], u: Tensor, preconditioner: Tensor, eps: float
+    apply: Callable[[Tensor], Tensor], r: Tensor, preconditioner: Tensor, tolerance: float
 ) -> Tensor:
-    """Solve apply(z) = u, restarting from the true residual while that still helps."""
-    target = max(64 * eps, 1e-13)
-    norm = float(torch.linalg.vector_norm(u))
-    z, residual, error, used = torch.zeros_like(u), u, 1.0, 0
-    while error > target and used < _MAX_ITERATIONS:
-        step, iterations = _cg_sweep(apply, residual, preconditioner, target * norm, used)
-        residual = u - apply(z + step)
-        previous, error = error, float(torch.linalg.vector_norm(residual)) / norm
-        if error >= 0.5 * previous:  # rounding has the last word
-            error = min(error, previous)
-            break
-        z, used = z + step, used + iterations
-    if error > max(1e-10, 1e4 * eps):
-        raise ConvergenceError(
-            f"conjugate gradients for the minimum-norm lift stopped at a relative residual of "
-            f"{error:.1e} after {used} iterations: the factors are close to rank-deficient. "
-            "Try a positive damping, a larger or an orthogonal initialisation, or "
-            "selection=LayerShares for a single well-conditioned layer."
-        )
-    return z
-
-
-def _cg_sweep(
-    apply: Callable[[Tensor], Tensor], r: Tensor, m: Tensor, tolerance: float, used: int
-) -> tuple[Tensor, int]:
-    """Run one sweep of preconditioned conjugate gradients on apply(x) = r from x = 0."""
-    x, s = torch.zeros_like(r), m * r
+    """Return x with apply(x) = r to a relative residual, from x = 0."""
+    goal = max(tolerance, 1e-14) * float(torch.linalg.vector_norm(r))
+    x, s = torch.zeros_like(r), preconditioner * r
     d, rho = s, float((r * s).sum())
-    for k in range(_MAX_ITERATIONS - used):
+    for _ in range(_MAX_ITERATIONS):
         w = apply(d)
         curvature = float((d * w).sum())
         if curvature <= 0 or rho <= 0:
-            return x, k
+            break
         alpha = rho / curvature
         x, r = x + alpha * d, r - alpha * w
-        if float(torch.linalg.vector_norm(r)) <= tolerance:
-            return x, k + 1
-        s = m * r
+        if float(torch.linalg.vector_norm(r)) <= goal:
+            break
+        s = preconditioner * r
         rho, previous = float((r * s).sum()), rho
         d = s + (rho / previous) * d
-    return x, max(0, _MAX_ITERATIONS - used)
+    return x

@@ -1,5 +1,6 @@
 """Minimum-norm least squares that is right on rank-deficient systems."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -81,21 +82,28 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
     require_finite(b, "the right-hand side of a least-squares problem")
     rtol = default_rtol(*a.shape, dtype=a.dtype) if rtol is None else rtol
     rhs = b[:, None] if b.ndim == 1 else b
-    if 0 in a.shape:
-        solution, rank = a.new_zeros(a.shape[1], rhs.shape[1]), 0
-    else:
-        fast = _semi_normal(a, rhs, rtol)
-        solution, rank = (fast, min(a.shape)) if fast is not None else _by_svd(a, rhs, rtol)
+    size_a, size_b = _power_of_two(a), _power_of_two(rhs)
+    if 0 in a.shape or size_a == 0 or size_b == 0:
+        scaled = a.new_zeros(a.shape[1], rhs.shape[1])
+        rank = 0 if 0 in a.shape or size_a == 0 else _by_svd(a / size_a, rhs, rtol)[1]
+        return LeastSquares(scaled[:, 0] if b.ndim == 1 else scaled, rank, rtol)
+    unit_a, unit_b = a / size_a, rhs / size_b
+    fast = _semi_normal(unit_a, unit_b, rtol)
+    scaled, rank = (fast, min(a.shape)) if fast is not None else _by_svd(unit_a, unit_b, rtol)
+    solution = scaled * (size_b / size_a)
     return LeastSquares(solution[:, 0] if b.ndim == 1 else solution, rank, rtol)
+
+
+def _power_of_two(x: Tensor) -> float:
+    """Return the power of two next to the largest entry, which scales without rounding."""
+    largest = float(x.abs().max()) if x.numel() else 0.0
+    return 2.0 ** (math.frexp(largest)[1] - 1) if largest else 0.0
 
 
 def _semi_normal(a: Tensor, b: Tensor, rtol: float) -> Tensor | None:
     """Solve by the Gram matrix if that is provably safe, else return None."""
     tall = a.shape[0] >= a.shape[1]
     gram = a.mT @ a if tall else a @ a.mT
-    scale = gram.diagonal().max()
-    if not bool((scale > torch.finfo(a.dtype).tiny) & torch.isfinite(scale)):
-        return None
     inverse = gram_inverse(gram)
     limit = _SAFE_GRAM_CONDITION / torch.finfo(a.dtype).eps
     if inverse is None or condition(gram, inverse) > min(limit, 1 / max(rtol, 1e-300) ** 2):

@@ -163,6 +163,17 @@ def rebuild(tensors: Sequence[Tensor], like: P) -> P:
     return cast(P, tuple(tensors))
 
 
+def detach(params: P) -> P:
+    """Return parameters without their autograd history; anything else unchanged, to be refused."""
+    if isinstance(params, Tensor):
+        return cast(P, params.detach())
+    if isinstance(params, dict):
+        return cast(P, {k: t.detach() if isinstance(t, Tensor) else t for k, t in params.items()})
+    if isinstance(params, tuple):
+        return cast(P, tuple(t.detach() if isinstance(t, Tensor) else t for t in params))
+    return params
+
+
 def flatten(params: Params) -> Tensor:
     """Return all parameters as one vector `(p,)`, leaf by leaf, row-major."""
     return torch.cat([t.reshape(-1) for t in leaves(params)])
@@ -197,9 +208,10 @@ def check_leaves(tensors: Sequence[Any], name: str) -> None:
     for t in tensors:
         if not isinstance(t, Tensor):
             raise DtypeError(f"{name} must be torch tensors, but one is a {type(t).__name__}.")
-        if not t.is_floating_point():
+        if t.dtype not in (torch.float32, torch.float64):
             raise DtypeError(
-                f"{name} must have a floating-point dtype, but one has {t.dtype}; try .double()."
+                f"{name} must be floating-point, float32 or float64, but one has {t.dtype}; try "
+                ".double()."
             )
     first = tensors[0]
     for t in tensors[1:]:

@@ -46,7 +46,7 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
 
     def __init__(self, widths: Sequence[int]) -> None:
         self.widths = tuple(widths)
-        if len(self.widths) < 2 or any(not isinstance(n, int) or n < 1 for n in self.widths):
+        if len(self.widths) < 2 or any(type(n) is not int or n < 1 for n in self.widths):
             raise InvalidInputError(
                 "widths must be at least two positive integers, from inputs to outputs (depth 1 "
                 f"has two), but got {widths!r}."

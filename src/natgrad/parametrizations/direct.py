@@ -104,7 +104,7 @@ class Direct(LinearHypothesis[Tensor]):
         """Return x itself, once per output; for positions, rows of the identity."""
         p = params.numel()
         if are_entries(x):
-            flat = x[:, 0] * params.shape[1] + x[:, 1]
+            flat = x[:, 0].long() * params.shape[1] + x[:, 1].long()
             matrix = torch.nn.functional.one_hot(flat, p).to(params.dtype)[:, None, :]
         elif params.ndim == 1:
             matrix = x[:, None, :]

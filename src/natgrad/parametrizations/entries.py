@@ -34,9 +34,10 @@ def check_entries(x: Tensor, rows: int, columns: int, device: torch.device) -> N
 
 def gather(h: Tensor, x: Tensor) -> Tensor:
     """Return the entries of h at positions x, shape `(n,)`."""
-    return h[x[:, 0], x[:, 1]]
+    rows, columns = x.long().unbind(1)
+    return h[rows, columns]
 
 
 def scatter(h: Tensor, x: Tensor, u: Tensor) -> Tensor:
     """Return the adjoint of `gather`: u summed into a zero matrix in the shape of h."""
-    return torch.zeros_like(h).index_put_((x[:, 0], x[:, 1]), u, accumulate=True)
+    return torch.zeros_like(h).index_put_(x.long().unbind(1), u, accumulate=True)

@@ -49,6 +49,7 @@ def tap_linear_layers(
     taps = _taps(module, names)
     with torch.enable_grad(), _listening(module, taps):
         outputs = functional_call(module, params, (x,))
+        sums = [column.sum() for column in outputs.reshape(len(x), -1).unbind(1)]
     used = {
         name: tap
         for name, tap in taps.items()
@@ -58,8 +59,8 @@ def tap_linear_layers(
         return {}
     sources = [tap.outputs[0] for tap in used.values()]
     errors = [
-        torch.autograd.grad(column.sum(), sources, retain_graph=True, materialize_grads=True)
-        for column in outputs.reshape(len(x), -1).unbind(1)
+        torch.autograd.grad(total, sources, retain_graph=True, materialize_grads=True)
+        for total in sums
     ]
     for tap, per_output in zip(used.values(), zip(*errors, strict=True), strict=True):
         tap.errors = torch.stack(per_output, dim=1)

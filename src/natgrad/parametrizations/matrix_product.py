@@ -131,7 +131,12 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         return tuple(product(group) for group in groups)
 
     def _shapes(self, shape: tuple[int, int], hidden: int | None) -> list[tuple[int, int]]:
-        widths = [shape[0], *[hidden or max(shape)] * (self.depth - 1), shape[1]]
+        width = max(shape) if hidden is None else hidden
+        if min(*shape, width) < 1:
+            raise InvalidInputError(
+                f"sizes must be positive, but shape is {shape} and hidden {hidden}."
+            )
+        widths = [shape[0], *[width] * (self.depth - 1), shape[1]]
         return list(pairwise(widths))
 
     def check(self, params: tuple[Tensor, ...]) -> None:
@@ -219,7 +224,7 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
     def design(self, params: tuple[Tensor, ...], x: Tensor, layer: int | None = None) -> Design:
         """Return dense rows Aᵢ[r]ᵀ ⊗ Bᵢ[:, c] for every observation (r, c)."""
         left, right = partial_products(params)
-        beta = self.hypothesis(params)
+        beta, x = self.hypothesis(params), x.long()
         pieces = []
         for i, (a, b) in enumerate(zip(left, right, strict=True)):
             rows = _rows(a, x[:, 0], beta.shape[0], beta)
@@ -234,7 +239,7 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
     ) -> Tensor:
         """Return Σᵢ (AᵢAᵢᵀ)[r, r'] (BᵢᵀBᵢ)[c, c'], shape `(n, 1, m, 1)`."""
         left, right = partial_products(params)
-        beta = self.hypothesis(params)
+        beta, x, other = self.hypothesis(params), x.long(), other.long()
         total = beta.new_zeros(len(x), len(other))
         for i, (a, b) in enumerate(zip(left, right, strict=True)):
             if layer in (None, i):

@@ -91,9 +91,16 @@ class Network(Parametrization[Dict]):
         if x.is_floating_point():
             check_match(x, next(iter(params.values())))
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
-        with torch.no_grad():
-            first = functional_call(self.module, {**params, **buffers}, (x,))
-            second = functional_call(self.module, {**params, **buffers}, (x,))
+        try:
+            with torch.no_grad():
+                first, second = (
+                    functional_call(self.module, {**params, **buffers}, (x,)) for _ in range(2)
+                )
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise ModuleError(
+                f"the module cannot be run on inputs of shape {tuple(x.shape)} and dtype "
+                f"{x.dtype}: {error}"
+            ) from error
         if not isinstance(first, Tensor):
             raise ModuleError(
                 f"the module must return one tensor, but returns a {type(first).__name__}; wrap it."
@@ -104,7 +111,7 @@ class Network(Parametrization[Dict]):
                     f"forward changes the buffer {name!r}, so the outputs of a datum depend on the "
                     "rest of the batch (BatchNorm in training mode?). Call module.eval() first."
                 )
-        if not torch.equal(first, second):
+        if not torch.equal(first.nan_to_num(), second.nan_to_num()):
             raise ModuleError(
                 "two forward passes on the same inputs differ (Dropout in training mode?). Call "
                 "module.eval() first."
@@ -256,11 +263,16 @@ class Network(Parametrization[Dict]):
         def single(p: Dict, datum: Tensor) -> Tensor:
             return self.predict({**rest, **p}, datum[None]).reshape(-1)
 
-        with torch.no_grad():
-            alone = vmap(single, in_dims=(None, 0))(chosen, x)
-        scale = outputs.abs().max().clamp(min=1)
-        tolerance = 1e3 * torch.finfo(outputs.dtype).eps * scale
-        if not bool(((alone - outputs.reshape(alone.shape)).abs() <= tolerance).all()):
+        # One direction along which every parameter moves tells whether data interact.
+        probe = {name: torch.cos(_count(t)) for name, t in chosen.items()}
+        together = self.jvp({**rest, **chosen}, x, {**_zeros(rest), **probe})
+        try:
+            alone = vmap(lambda datum: jvp(lambda p: single(p, datum), (chosen,), (probe,))[1])(x)
+        except RuntimeError:  # vmap refuses control flow that depends on data, in-place writes, …
+            return None
+        together = together.reshape(alone.shape)
+        tolerance = 1e4 * torch.finfo(outputs.dtype).eps * together.abs().max().clamp(min=1)
+        if not bool(((alone - together).abs() <= tolerance).all()):
             return None
         jacobian = vmap(jacrev(single), in_dims=(None, 0))
 
@@ -278,3 +290,11 @@ class Network(Parametrization[Dict]):
         """Return the submodules that own some of the parameters, in the module's order."""
         ordered = (name for name, _ in self.module.named_parameters() if name in params)
         return list(dict.fromkeys(name.rpartition(".")[0] for name in ordered))
+
+
+def _count(t: Tensor) -> Tensor:
+    return torch.arange(t.numel(), dtype=t.dtype, device=t.device).reshape(t.shape)
+
+
+def _zeros(params: Dict) -> Dict:
+    return {name: torch.zeros_like(t) for name, t in params.items()}

@@ -81,10 +81,10 @@ def rank_one_direction(
 
 
 def errors_through_inverses(params: Sequence[Tensor], error: Tensor) -> list[Tensor]:
-    """Return êᵢ = (W_L⋯Wᵢ₊₁)⁺ (y − x_L), the error sent back through inverses. [BLH18] §6, (16).
+    """Return ê_L = y − x_L and êᵢ = Wᵢ₊₁⁺ êᵢ₊₁: errors sent back through inverses. [BLH18] §6.
 
-    Where the products are invertible êᵢ = Λ̃ᵢ⁻¹ eᵢ: back-propagating through inverses instead of
-    transposes is the natural gradient.
+    Where the weights are invertible êᵢ = (W_L⋯Wᵢ₊₁)⁻¹ (y − x_L) = Λ̃ᵢ⁻¹ eᵢ, as in (16):
+    back-propagating through inverses instead of transposes is the natural gradient.
 
     Args:
         params: W₁…W_L.

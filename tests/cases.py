@@ -190,7 +190,8 @@ class Case:
     @property
     def covariance(self) -> Tensor | None:
         """Return the covariance of Gaussian inputs: the identity for every second size."""
-        return None if self.n % 2 else _positive_definite(self.model.features)
+        whitened = self.n % 2 or self.model.entries
+        return None if whitened else _positive_definite(self.model.features)
 
     @property
     def fisher_over(self) -> Any:

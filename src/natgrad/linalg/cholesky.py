@@ -13,7 +13,9 @@ def check_covariance(matrix: Tensor, name: str) -> None:
         kind = matrix.dtype if isinstance(matrix, Tensor) else type(matrix).__name__
         raise DtypeError(f"{name} must be a floating-point tensor, but is {kind}.")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
-        raise ShapeError(f"{name} must be square and not empty, but has shape {tuple(matrix.shape)}.")
+        raise ShapeError(
+            f"{name} must be square and not empty, but has shape {tuple(matrix.shape)}."
+        )
     require_finite(matrix, name)
     if not torch.allclose(matrix, matrix.mT, rtol=1e-5, atol=1e-8 * float(matrix.abs().max())):
         raise ShapeError(f"{name} must be symmetric; try (c + c.T) / 2.")

@@ -2,6 +2,17 @@
 
 from natgrad import fisher, reference
 from natgrad.directions import GaussianInputs, LayerShares, euclidean, natural
+from natgrad.flows import (
+    Trajectory,
+    descend,
+    direction_settled,
+    integrate,
+    loss_below,
+    margin_above,
+    steps_reached,
+    time_reached,
+    wall_clock,
+)
 from natgrad.kernels import natural_ntk, ntk
 from natgrad.likelihoods import Bernoulli, Categorical, Gaussian
 from natgrad.parametrizations import DeepLinear, Diagonal, Direct, MatrixProduct, Network
@@ -19,10 +30,19 @@ __all__ = [
     "LayerShares",
     "MatrixProduct",
     "Network",
+    "Trajectory",
+    "descend",
+    "direction_settled",
     "euclidean",
     "fisher",
+    "integrate",
+    "loss_below",
+    "margin_above",
     "natural",
     "natural_ntk",
     "ntk",
     "reference",
+    "steps_reached",
+    "time_reached",
+    "wall_clock",
 ]

@@ -1,11 +1,14 @@
 """Steepest descent in the parameters' own norm."""
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
 from natgrad.directions.batch import check_problem, finite_outputs
+from natgrad.errors import NonFiniteError
 from natgrad.likelihoods import Likelihood
-from natgrad.parametrizations.base import P, Parametrization, detach, leaves, rebuild
+from natgrad.parametrizations.base import LinearHypothesis, P, Parametrization, detach, leaves
 
 
 @torch.no_grad()
@@ -34,6 +37,24 @@ def euclidean(
     """
     params = detach(params)
     x, y = check_problem(likelihood, parametrization, params, batch)
-    gradient = likelihood.gradient(finite_outputs(parametrization, params, x), y)
-    ascent = parametrization.vjp(params, x, gradient)
-    return rebuild([-t for t in leaves(ascent)], params)
+    v = descent(likelihood, parametrization, params, x, y)
+    if not all(bool(torch.isfinite(t).all()) for t in leaves(v)):
+        finite_outputs(parametrization, params, x)
+        raise NonFiniteError(
+            "the gradient overflows although the outputs are finite; use a wider dtype or smaller "
+            "parameters."
+        )
+    return v
+
+
+def descent(
+    likelihood: Likelihood, parametrization: Parametrization[P], params: P, x: Tensor, y: Tensor
+) -> P:
+    """Return −∇L unchecked, each product of layers formed once: what flows evaluate."""
+    if isinstance(parametrization, LinearHypothesis):
+        h = parametrization.hypothesis(params)
+        outputs = parametrization.evaluate(h, x)
+        pulled = -likelihood.gradient(outputs, y)
+        return cast(P, parametrization.pull(params, parametrization.adjoint(h, x, pulled)))
+    outputs = parametrization.predict(params, x)
+    return parametrization.vjp(params, x, -likelihood.gradient(outputs, y))

@@ -1,0 +1,302 @@
+"""Gradient flow and natural gradient flow as initial value problems."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
+
+from natgrad.directions import euclidean, natural
+from natgrad.directions.batch import check_problem
+from natgrad.directions.euclidean import descent
+from natgrad.errors import (
+    ConvergenceError,
+    InvalidInputError,
+    NonFiniteError,
+    RankDeficientError,
+    VelocityOverflowError,
+)
+from natgrad.flows.dual import DualFlow
+from natgrad.flows.recorder import Record, Recorder
+from natgrad.flows.steppers import Stepper, stepper
+from natgrad.flows.stopping import Rule, as_rule
+from natgrad.flows.trajectory import Status, Trajectory
+from natgrad.likelihoods import Bernoulli, Categorical, Likelihood
+from natgrad.parametrizations import Diagonal, Direct
+from natgrad.parametrizations.base import P, Parametrization, detach, flatten, unflatten
+
+Method = Literal["auto", "dual", "rkc", "dopri", "dop853", "radau", "bdf", "lsoda"]
+Direction = Callable[..., Any]
+
+
+@torch.no_grad()
+def integrate(
+    direction: Direction,
+    likelihood: Likelihood,
+    parametrization: Parametrization[P],
+    params: P,
+    batch: tuple[Tensor, Tensor],
+    *,
+    until: float | Rule,
+    times: Tensor | None = None,
+    method: Method = "auto",
+    log_time: bool | None = None,
+    rtol: float | None = None,
+    atol: float = 1e-9,
+    record: Record | None = None,
+    max_evaluations: int = 200_000,
+    **options: Any,
+) -> Trajectory[P]:
+    """Integrate d params/dt = direction(params) with error control.
+
+    With `euclidean` this is gradient flow ẇ = −∇L: products of layers conserve their balancedness
+    (w_l² − w_k² of diagonal, WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ of matrix products). With `natural` it is natural
+    gradient flow F ẇ = −∇L ([KMH21] 3–5): outputs at the batch follow one path whatever the
+    parametrization, as long as the Jacobian keeps full row rank.
+
+    Args:
+        direction: `euclidean` or `natural`.
+        likelihood: The loss; time is that of the loss as reduced.
+        parametrization: The model.
+        params: Parameters at time 0.
+        batch: Inputs and labels.
+        until: Final time, or a stopping rule.
+        times: Times to save, increasing; default every accepted step.
+        method: `"dual"` (gradient flow of diagonal networks and logistic regression, in dual
+            variables), `"rkc"` (Runge–Kutta–Chebyshev, for gradient flows), `"dopri"`, `"dop853"`
+            (explicit), `"radau"`, `"bdf"`, `"lsoda"` (stiff), or `"auto"`.
+        log_time: Integrate in log(1 + t); default for classification losses unless dual.
+        rtol: Relative accuracy per step; default 1e-3 for `"dual"`, else 1e-6.
+        atol: Absolute accuracy per step.
+        record: Diagnostics to save, by name: functions of the parameters.
+        max_evaluations: Give up (status stalled) after so many evaluations.
+        **options: Passed to `direction`, e.g. `selection`, `fisher_over`, `damping`.
+
+    Returns:
+        The trajectory; its `status` and `detail` say why it ended.
+
+    Example:
+        >>> from natgrad import Bernoulli, Diagonal
+        >>> x = torch.tensor([[1.0, 0.2], [-0.5, -1.0]], dtype=torch.float64)
+        >>> y = torch.tensor([1.0, -1.0], dtype=torch.float64)
+        >>> network = Diagonal(2)
+        >>> path = integrate(
+        ...     euclidean, Bernoulli(), network, network.init_free(2), (x, y), until=1e6
+        ... )
+        >>> path.status, path.evaluations < 1000
+        (<Status.TIME_REACHED: 'time reached'>, True)
+    """
+    params = detach(params)
+    check_problem(likelihood, parametrization, params, batch)
+    rule = as_rule(until)
+    recorder = Recorder(likelihood, parametrization, batch, times, record)
+    chosen = _choose(method, direction, likelihood, parametrization, params, batch, options)
+    if chosen == "dual":
+        return _integrate_dual(
+            likelihood,
+            parametrization,
+            params,
+            batch,
+            rule,
+            recorder,
+            rtol or 1e-3,
+            max_evaluations,
+        )
+
+    x, y = batch
+
+    def velocity(state: Tensor) -> Tensor:
+        here = unflatten(state, params)
+        if direction is euclidean:
+            return flatten(descent(likelihood, parametrization, here, x, y))
+        return flatten(direction(likelihood, parametrization, here, batch, **options))
+
+    stretched = isinstance(likelihood, (Bernoulli, Categorical)) if log_time is None else log_time
+    clock = LogClock() if stretched else LinearClock()
+
+    def field(tau: float, state: Tensor) -> Tensor:
+        return clock.rate(tau) * velocity(state)
+
+    return _run(
+        lambda: stepper(
+            chosen,
+            field,
+            flatten(params),
+            clock.tau(rule.until),
+            rtol=1e-6 if rtol is None else rtol,
+            atol=atol,
+        ),
+        clock,
+        params,
+        rule,
+        recorder,
+        chosen + (" in log time" if stretched else ""),
+        max_evaluations,
+    )
+
+
+class LinearClock:
+    """τ = t."""
+
+    def t(self, tau: float) -> float:
+        """Return t."""
+        return tau
+
+    def tau(self, t: float) -> float:
+        """Return τ."""
+        return t
+
+    def rate(self, tau: float) -> float:
+        """Return dt/dτ."""
+        return 1.0
+
+
+class LogClock(LinearClock):
+    """τ = log(1 + t)."""
+
+    def t(self, tau: float) -> float:
+        """Return t."""
+        return math.expm1(tau)
+
+    def tau(self, t: float) -> float:
+        """Return τ."""
+        return math.log1p(t)
+
+    def rate(self, tau: float) -> float:
+        """Return dt/dτ = 1 + t."""
+        return math.exp(tau)
+
+
+def _choose(
+    method: str,
+    direction: Direction,
+    likelihood: Likelihood,
+    parametrization: Parametrization[P],
+    params: P,
+    batch: tuple[Tensor, Tensor],
+    options: dict[str, Any],
+) -> str:
+    known = ("auto", "dual", "rkc", "dopri", "dop853", "radau", "bdf", "lsoda")
+    if method not in known:
+        raise InvalidInputError(f"method must be one of {', '.join(known)}, but is {method!r}.")
+    fits = (
+        direction is euclidean
+        and isinstance(likelihood, Bernoulli)
+        and isinstance(parametrization, (Direct, Diagonal))
+        and cast(Any, parametrization).predict(params, batch[0]).ndim == 1
+        and batch[0].is_floating_point()
+    )
+    if method == "dual" and not fits:
+        raise InvalidInputError(
+            "method='dual' is for the euclidean flow of Direct or Diagonal with one logit under "
+            f"Bernoulli, not for {parametrization!r} under {likelihood!r}. Try method='auto'."
+        )
+    if method != "auto":
+        return method
+    if fits:
+        return "dual"
+    return "dop853" if direction is natural else "rkc"
+
+
+def _run(
+    start: Callable[[], Stepper],
+    clock: LinearClock,
+    params: P,
+    rule: Rule,
+    recorder: Recorder[P],
+    method: str,
+    max_evaluations: int,
+) -> Trajectory[P]:
+    """Step until the rule is met or the flow cannot go on."""
+    steps, t, state = 0, 0.0, flatten(params)
+    solver: Stepper | None = None
+    if recorder.saves_every_step or recorder.due(0.0):
+        recorder.save(0.0, params)
+    status, detail = Status.STALLED, f"gave up after {max_evaluations} evaluations"
+    try:
+        solver = start()
+        while solver.evaluations < max_evaluations:
+            failure = solver.step()
+            if failure is not None:
+                status, detail = Status.STALLED, f"at t = {t:.6g}: {failure}"
+                break
+            # The clock rounds: the end of the interval is the end of time.
+            now = rule.until if solver.t >= clock.tau(rule.until) else clock.t(solver.t)
+            if not bool(torch.isfinite(solver.y).all()):
+                status, detail = Status.DIVERGED, f"parameters overflow after t = {t:.6g}"
+                break
+            steps, t, state = steps + 1, min(now, rule.until), solver.y
+            for due in recorder.due(t):
+                recorder.save(due, unflatten(solver.interpolate(clock.tau(due)), params))
+            here = unflatten(state, params)
+            if recorder.saves_every_step:
+                recorder.save(t, here)
+            if rule.met(recorder.progress(t, steps, here)):
+                status, detail = rule.status, f"{rule.reason} at t = {t:.6g}"
+                break
+    except (RankDeficientError, ConvergenceError) as error:
+        status, detail = Status.SINGULAR, f"a rank is lost near t = {t:.6g}: {error}"
+    except (VelocityOverflowError, NonFiniteError) as error:
+        status, detail = Status.DIVERGED, f"near t = {t:.6g}: {error}"
+    if not recorder.saved_at(t):
+        recorder.save(t, unflatten(state, params))
+    return recorder.finish(
+        status,
+        detail,
+        method=method,
+        evaluations=0 if solver is None else solver.evaluations,
+        steps=steps,
+        error_estimate=float("nan") if solver is None else solver.error,
+    )
+
+
+def _integrate_dual(
+    likelihood: Likelihood,
+    parametrization: Parametrization[P],
+    params: P,
+    batch: tuple[Tensor, Tensor],
+    rule: Rule,
+    recorder: Recorder[P],
+    rtol: float,
+    max_evaluations: int,
+) -> Trajectory[P]:
+    """Gradient flow of β = w₁ ⊙ ⋯ ⊙ w_L on logistic loss; see `natgrad.flows.dual`."""
+    x, y = batch
+    outputs = parametrization.predict(params, x)
+    signs = likelihood.prepare(outputs, y)[1][:, 0]
+    w = cast(Tensor, params)
+    direct = isinstance(parametrization, Direct)
+
+    def shaped(layers: Tensor) -> P:
+        return cast(P, layers[0] if direct else layers)
+
+    flow = DualFlow(
+        signs[:, None] * x, w[None] if direct else w, likelihood.scale(len(x)), rtol=rtol
+    )
+    if recorder.saves_every_step or recorder.due(0.0):
+        recorder.save(0.0, params)
+    status, detail = Status.STALLED, f"gave up after {max_evaluations} evaluations"
+    while flow.evaluations < max_evaluations:
+        failure = flow.step(rule.until)
+        if failure is not None:
+            status, detail = Status.STALLED, f"at t = {flow.t:.6g}: {failure}"
+            break
+        for due in recorder.due(flow.t):
+            recorder.save(due, shaped(flow.at(due)))
+        here = shaped(flow.w)
+        if recorder.saves_every_step:
+            recorder.save(flow.t, here)
+        if rule.met(recorder.progress(flow.t, flow.steps, here)):
+            status, detail = rule.status, f"{rule.reason} at t = {flow.t:.6g}"
+            break
+    if not recorder.saved_at(flow.t):
+        recorder.save(flow.t, shaped(flow.w))
+    return recorder.finish(
+        status,
+        detail,
+        method="dual variables, Runge–Kutta–Chebyshev",
+        evaluations=flow.evaluations,
+        steps=flow.steps,
+        error_estimate=flow.error,
+    )

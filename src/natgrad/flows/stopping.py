@@ -1,0 +1,145 @@
+"""Rules that end a descent or a flow; combine them with | and &."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import InvalidInputError
+from natgrad.flows.trajectory import Status
+from natgrad.parametrizations.base import Params, flatten
+
+
+@dataclass
+class Progress:
+    """Where a run is, as stopping rules see it.
+
+    Attributes:
+        t: Time.
+        steps: Steps taken.
+        loss: Loss now.
+        params: Parameters now.
+        outputs: Outputs at the training inputs.
+        labels: Their labels.
+        started: Wall clock at the start.
+        memory: What rules remember from call to call, by rule.
+    """
+
+    t: float
+    steps: int
+    loss: float
+    params: Params
+    outputs: Tensor
+    labels: Tensor
+    started: float
+    memory: dict[int, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A reason to stop.
+
+    Attributes:
+        met: Says whether the run should stop now.
+        reason: The rule in words.
+        status: How the trajectory is marked if the rule ends it.
+    """
+
+    met: Callable[[Progress], bool]
+    reason: str
+    status: Status = Status.CONVERGED
+    until: float = float("inf")
+
+    def __or__(self, other: "Rule") -> "Rule":
+        """Return a rule that stops as soon as either does."""
+        first, second = self, other
+
+        def met(progress: Progress) -> bool:
+            hit = [rule.met(progress) for rule in (first, second)]
+            return any(hit)
+
+        until = min(self.until, other.until)
+        return Rule(met, f"{self.reason} or {other.reason}", self._joint(other), until)
+
+    def __and__(self, other: "Rule") -> "Rule":
+        """Return a rule that stops when both do."""
+        first, second = self, other
+
+        def met(progress: Progress) -> bool:
+            hit = [rule.met(progress) for rule in (first, second)]
+            return all(hit)
+
+        until = max(self.until, other.until)
+        return Rule(met, f"{self.reason} and {other.reason}", self._joint(other), until)
+
+    def _joint(self, other: "Rule") -> Status:
+        return self.status if self.status == other.status else Status.CONVERGED
+
+
+def loss_below(bound: float) -> Rule:
+    """Stop when the loss is at most `bound`.
+
+    Example:
+        >>> (loss_below(1e-6) | time_reached(1e9)).reason
+        'loss at most 1e-06 or time 1e+09 reached'
+    """
+    return Rule(lambda p: p.loss <= bound, f"loss at most {bound:g}")
+
+
+def margin_above(bound: float) -> Rule:
+    """Stop when every training margin y·s exceeds `bound` (labels ±1)."""
+
+    def met(p: Progress) -> bool:
+        return bool((p.outputs.flatten() * p.labels.flatten()).min() > bound)
+
+    return Rule(met, f"margins above {bound:g}")
+
+
+def time_reached(t: float) -> Rule:
+    """Stop at time t."""
+    if not t > 0:
+        raise InvalidInputError(f"the final time must be positive, but is {t!r}.")
+    return Rule(lambda p: p.t >= t, f"time {t:g} reached", Status.TIME_REACHED, t)
+
+
+def steps_reached(n: int) -> Rule:
+    """Stop after n steps."""
+    return Rule(lambda p: p.steps >= n, f"{n} steps", Status.TIME_REACHED)
+
+
+def direction_settled(tolerance: float) -> Rule:
+    """Stop when the normalised parameters change by at most `tolerance` per unit of log time.
+
+    Separable data send parameters to infinity: their direction converges, they do not.
+    """
+    key = id(object())
+
+    def met(p: Progress) -> bool:
+        flat = flatten(p.params)
+        unit = flat / torch.linalg.vector_norm(flat).clamp(min=torch.finfo(flat.dtype).tiny)
+        now = torch.cat([unit, unit.new_tensor([max(p.t, 1e-300)])])
+        before = p.memory.get(key)
+        p.memory[key] = now
+        if before is None or p.t <= 0:
+            return False
+        elapsed = torch.log(now[-1] / before[-1])
+        change = torch.linalg.vector_norm(now[:-1] - before[:-1])
+        return bool(elapsed > 0) and float(change / elapsed) <= tolerance
+
+    return Rule(met, f"direction settled to {tolerance:g}")
+
+
+def wall_clock(seconds: float) -> Rule:
+    """Stop after so many seconds of wall-clock time."""
+    return Rule(
+        lambda p: time.perf_counter() - p.started >= seconds,
+        f"{seconds:g} s of wall clock",
+        Status.STALLED,
+    )
+
+
+def as_rule(until: "float | Rule") -> Rule:
+    """Return a rule; a number means a time."""
+    return until if isinstance(until, Rule) else time_reached(float(until))

@@ -1,0 +1,151 @@
+"""What a flow or a descent leaves: times, states, diagnostics, and why it stopped."""
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from natgrad.errors import InvalidInputError
+from natgrad.parametrizations.base import P, Params, leaves, rebuild
+
+_FORMAT = "natgrad trajectory 1"
+
+
+class Status(StrEnum):
+    """Why a trajectory ended."""
+
+    CONVERGED = "converged"
+    TIME_REACHED = "time reached"
+    STALLED = "stalled"
+    SINGULAR = "singular"
+    DIVERGED = "diverged"
+
+
+@dataclass(frozen=True)
+class Trajectory(Generic[P]):
+    """A path of parameters at saved times.
+
+    Attributes:
+        times: Saved times, shape `(s,)`, in the units of the loss as reduced.
+        states: Parameters at those times, each leaf with a leading axis `s`.
+        losses: The loss at those times.
+        recorded: Diagnostics at those times, by name.
+        status: Why it ended.
+        detail: The same in a sentence; for a singular flow, the time of the singularity.
+        method: What computed it.
+        evaluations: Evaluations of the direction.
+        steps: Accepted steps.
+        error_estimate: Sum of the local error estimates, relative to the state; NaN where the
+            method has none (a descent), 0 for closed forms.
+        seconds: Wall-clock time.
+
+    Example:
+        >>> path = Trajectory(torch.tensor([0.0, 1.0]), torch.zeros(2, 3), torch.ones(2))
+        >>> path.final
+        tensor([0., 0., 0.])
+    """
+
+    times: Tensor
+    states: P
+    losses: Tensor
+    recorded: dict[str, Tensor] = field(default_factory=dict)
+    status: Status = Status.TIME_REACHED
+    detail: str = ""
+    method: str = ""
+    evaluations: int = 0
+    steps: int = 0
+    error_estimate: float = float("nan")
+    seconds: float = 0.0
+
+    def __len__(self) -> int:
+        """Return the number of saved times."""
+        return len(self.times)
+
+    def at(self, index: int) -> P:
+        """Return the parameters at one saved time."""
+        return rebuild([leaf[index] for leaf in leaves(self.states)], self.states)
+
+    @property
+    def final(self) -> P:
+        """Return the parameters at the last saved time."""
+        return self.at(-1)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one safetensors file; `load` gives it back bit for bit."""
+        structure: list[str] | str
+        if isinstance(self.states, Tensor):
+            structure = "tensor"
+        elif isinstance(self.states, dict):
+            structure = list(self.states)
+        else:
+            structure = "tuple"
+        tensors = {f"states.{i}": t.contiguous() for i, t in enumerate(leaves(self.states))}
+        tensors |= {f"recorded.{k}": t.contiguous() for k, t in self.recorded.items()}
+        tensors |= {"times": self.times.contiguous(), "losses": self.losses.contiguous()}
+        # Numbers as tensors too: text would round them, and NaN is no JSON.
+        numbers = (self.error_estimate, self.seconds)
+        tensors["numbers"] = torch.tensor(numbers, dtype=torch.float64)
+        header = {
+            "structure": structure,
+            "status": self.status.value,
+            "detail": self.detail,
+            "method": self.method,
+            "evaluations": self.evaluations,
+            "steps": self.steps,
+        }
+        save_file(tensors, str(path), metadata={"format": _FORMAT, "header": json.dumps(header)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Trajectory[Any]":
+        """Read a file that `save` wrote.
+
+        Raises:
+            InvalidInputError: If the file is no trajectory.
+        """
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
+        except Exception as error:  # safetensors raises a class of its own that it does not export
+            raise InvalidInputError(f"{path} cannot be read as a trajectory: {error}") from error
+        if metadata.get("format") != _FORMAT:
+            raise InvalidInputError(
+                f"{path} is a safetensors file but not a trajectory of this version of natgrad "
+                f"(format {metadata.get('format')!r}, expected {_FORMAT!r})."
+            )
+        header = json.loads(metadata["header"])
+        count = sum(name.startswith("states.") for name in tensors)
+        parts = [tensors[f"states.{i}"] for i in range(count)]
+        structure = header["structure"]
+        states: Params
+        if structure == "tensor":
+            states = parts[0]
+        elif structure == "tuple":
+            states = tuple(parts)
+        else:
+            states = dict(zip(structure, parts, strict=True))
+        recorded = {
+            name.removeprefix("recorded."): t
+            for name, t in tensors.items()
+            if name.startswith("recorded.")
+        }
+        error_estimate, seconds = tensors["numbers"].tolist()
+        return Trajectory[Any](
+            tensors["times"],
+            states,
+            tensors["losses"],
+            recorded,
+            Status(header["status"]),
+            header["detail"],
+            header["method"],
+            header["evaluations"],
+            header["steps"],
+            error_estimate,
+            seconds,
+        )

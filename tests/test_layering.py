@@ -18,7 +18,9 @@ LAYERS: list[set[str]] = [
     {"likelihoods"},
     {"parametrizations", "reference"},
     {"directions"},
-    {"fisher", "kernels"},
+    {"fisher", "kernels", "flows"},
+    {"diagnostics", "limits"},
+    {"diagnostics", "limits"},
     {"verify"},
     {"cli"},
     {"__main__"},
@@ -29,6 +31,8 @@ ONLY: dict[str, set[str]] = {
     "errors": set(),
     "linalg": {"errors"},
     "reference": {"errors", "likelihoods"},
+    "limits": {"errors", "linalg", "likelihoods", "parametrizations"},
+    "diagnostics": {"errors", "linalg", "likelihoods", "parametrizations"},
 }
 
 # Who may import these, besides tests and the package's own __init__.

@@ -22,8 +22,9 @@ def verify(json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None) -
 
     from natgrad.verify import check, identities
 
-    if json is not None and not json.parent.is_dir():
-        return _complain(f"cannot write {json}: there is no folder {json.parent}.")
+    if json is not None and (not json.parent.is_dir() or json.is_dir()):
+        problem = "it is a folder" if json.is_dir() else f"there is no folder {json.parent}"
+        return _complain(f"cannot write {json}: {problem}.")
     console = Console(highlight=False)
     outcomes = []
     with console.status("verifying") as status:
@@ -40,7 +41,10 @@ def verify(json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None) -
     failed = [outcome.id for outcome in outcomes if not outcome.holds]
     console.print(f"{len(outcomes) - len(failed)} of {len(outcomes)} identities hold.")
     if json is not None:
-        _write_json(json, [outcome.to_json() for outcome in outcomes])
+        try:
+            _write_json(json, [outcome.to_json() for outcome in outcomes])
+        except OSError as error:
+            return _complain(f"cannot write {json}: {error.strerror}.")
     return 1 if failed else 0
 
 

@@ -5,13 +5,21 @@ from typing import Generic, cast
 import torch
 from torch import Tensor
 
-from natgrad.directions.batch import check_inputs
+from natgrad.directions.batch import check_inputs, check_model
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Gaussian, Likelihood
 from natgrad.linalg import lstsq
 from natgrad.linalg.kronecker import Factor
 from natgrad.parametrizations import DeepLinear
-from natgrad.parametrizations.base import P, Parametrization, detach, flatten, leaves, unflatten
+from natgrad.parametrizations.base import (
+    P,
+    Parametrization,
+    check_same_structure,
+    detach,
+    flatten,
+    leaves,
+    unflatten,
+)
 
 
 class Fisher(Generic[P]):
@@ -36,6 +44,7 @@ class Fisher(Generic[P]):
     def __init__(
         self, likelihood: Likelihood, parametrization: Parametrization[P], params: P, x: Tensor
     ) -> None:
+        check_model(parametrization, likelihood)
         params = detach(params)
         parametrization.check(params)
         check_inputs(parametrization, params, x)
@@ -49,6 +58,7 @@ class Fisher(Generic[P]):
     @torch.no_grad()
     def matvec(self, v: P) -> P:
         """Return F v, in the parameters' structure: one forward and one reverse product."""
+        check_same_structure(v, self.params)
         moved = self.parametrization.jvp(self.params, self.x, v).reshape(len(self.x), -1)
         weighed = torch.einsum("nkj,nj->nk", self._blocks, moved)
         return self.parametrization.vjp(self.params, self.x, weighed.reshape(self._outputs.shape))

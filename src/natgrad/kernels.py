@@ -5,11 +5,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from natgrad.directions.batch import check_inputs
+from natgrad.directions.batch import check_inputs, check_model
 from natgrad.directions.fisher_inputs import FisherOver, GaussianInputs, check_fisher_over
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Gaussian, Likelihood
 from natgrad.linalg import graded_fisher_solve, reachable
+from natgrad.linalg.lstsq import require_finite
 from natgrad.parametrizations import Direct, MatrixProduct
 from natgrad.parametrizations.base import LinearHypothesis, P, Parametrization, detach
 from natgrad.parametrizations.entries import are_entries
@@ -47,8 +48,11 @@ def ntk(
         tensor([[0., 1.],
                 [0., 0.]])
     """
+    check_model(parametrization)
     params = detach(params)
     parametrization.check(params)
+    if x is None and other is not None:
+        raise InvalidInputError("pass inputs x before others, or neither for the hypothesis.")
     if x is None:
         model = _linear(parametrization)
         h = model.hypothesis(params)
@@ -59,7 +63,9 @@ def ntk(
     check_inputs(parametrization, params, x)
     check_inputs(parametrization, params, other)
     shape = parametrization.predict(params, x).shape + parametrization.predict(params, other).shape
-    return parametrization.gram(params, x, other).reshape(shape)
+    kernel = parametrization.gram(params, x, other).reshape(shape)
+    require_finite(kernel, "the neural tangent kernel")
+    return kernel
 
 
 @torch.no_grad()
@@ -95,7 +101,16 @@ def natural_ntk(
     Raises:
         UnsupportedError: If the combination has no exact method.
         VelocityOverflowError: If the kernel overflows, as it does on data of certain labels.
+
+    Example:
+        One logit and independent data: the kernel is the inverse Fisher of the logits.
+
+        >>> from natgrad import Bernoulli
+        >>> natural_ntk(Bernoulli(reduction="sum"), Direct(), torch.zeros(2), torch.eye(2))
+        tensor([[4., 0.],
+                [0., 4.]])
     """
+    check_model(parametrization, likelihood)
     params = detach(params)
     parametrization.check(params)
     check_fisher_over(fisher_over)
@@ -167,5 +182,6 @@ def _over_all_entries(
     other = x if other is None else other
     check_inputs(parametrization, params, x)
     check_inputs(parametrization, params, other)
-    rows = kernel[x[:, 0], x[:, 1]]
-    return rows[:, other[:, 0], other[:, 1]]
+    i, j = x.long().unbind(1)
+    k, m = other.long().unbind(1)
+    return kernel[i, j][:, k, m]

@@ -40,7 +40,12 @@ def flatten(params: Any) -> Tensor:
 
 
 def unflatten(vector: Tensor, like: Any) -> Any:
-    """Return a vector in the structure of `like`; the inverse of `flatten`."""
+    """Return a vector in the structure of `like`; the inverse of `flatten`.
+
+    Example:
+        >>> unflatten(torch.arange(3.0), {"a": torch.zeros(1), "b": torch.zeros(2)})
+        {'a': tensor([0.]), 'b': tensor([1., 2.])}
+    """
     if isinstance(like, Tensor):
         return vector.reshape(like.shape)
     items = list(like.values() if isinstance(like, Mapping) else like)
@@ -52,7 +57,13 @@ def unflatten(vector: Tensor, like: Any) -> Any:
 
 
 def jacobian(model: Model, params: Any, x: Tensor) -> Tensor:
-    """Return the Jacobian of the outputs, shape `(n, k, p)`."""
+    """Return the Jacobian of the outputs, shape `(n, k, p)`.
+
+    Example:
+        >>> from natgrad import Direct
+        >>> jacobian(Direct(), torch.zeros(2), torch.tensor([[3.0, 4.0]]))
+        tensor([[[3., 4.]]])
+    """
     rows: Tensor = jacrev(lambda w: _outputs(model, unflatten(w, params), x))(flatten(params))
     return rows
 
@@ -60,7 +71,13 @@ def jacobian(model: Model, params: Any, x: Tensor) -> Tensor:
 def gradient(
     likelihood: Likelihood, model: Model, params: Any, batch: tuple[Tensor, Tensor]
 ) -> Tensor:
-    """Return ∇L as a vector `(p,)`."""
+    """Return ∇L as a vector `(p,)`.
+
+    Example:
+        >>> from natgrad import Bernoulli, Direct
+        >>> gradient(Bernoulli(), Direct(), torch.zeros(2), (torch.eye(2), torch.ones(2)))
+        tensor([-0.2500, -0.2500])
+    """
     x, y = batch
     w = flatten(params).detach().clone().requires_grad_(True)
     loss = likelihood(model.predict(unflatten(w, params), x), y)
@@ -81,6 +98,11 @@ def fisher(
         params: Where.
         x: Inputs the Fisher is taken over.
         factor: Weight of each input; default as the loss is reduced, 1/n or 1.
+
+    Example:
+        >>> from natgrad import Bernoulli, Direct
+        >>> fisher(Bernoulli(reduction="sum"), Direct(), torch.zeros(1), torch.ones(1, 1))
+        tensor([[0.2500]])
     """
     outputs = _outputs(model, params, x)
     j = jacobian(model, params, x)

@@ -21,13 +21,7 @@ def check_problem(
     Raises:
         InvalidInputError: One of its subclasses, saying what was expected and what came.
     """
-    if not isinstance(likelihood, Likelihood):
-        raise DtypeError(f"the loss must be a natgrad likelihood, but got {describe(likelihood)}.")
-    if not isinstance(parametrization, Parametrization):
-        raise DtypeError(
-            f"the model must be a natgrad parametrization, but got {describe(parametrization)}; "
-            "wrap a torch.nn.Module in Network."
-        )
+    check_model(parametrization, likelihood)
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise DtypeError(f"batch must be a pair (x, y) of tensors, but got {describe(batch)}.")
     x, y = batch
@@ -42,10 +36,23 @@ def check_problem(
     return x, y
 
 
+def check_model(parametrization: object, likelihood: object = None) -> None:
+    """Raise unless the arguments are a parametrization and, if given, a likelihood."""
+    if likelihood is not None and not isinstance(likelihood, Likelihood):
+        raise DtypeError(f"the loss must be a natgrad likelihood, but got {describe(likelihood)}.")
+    if not isinstance(parametrization, Parametrization):
+        raise DtypeError(
+            f"the model must be a natgrad parametrization, but got {describe(parametrization)}; "
+            "wrap a torch.nn.Module in Network."
+        )
+
+
 def check_inputs(parametrization: Parametrization[P], params: P, x: Any) -> None:
     """Raise unless x is a non-empty finite batch that the parametrization can read."""
     if not isinstance(x, Tensor):
         raise DtypeError(f"inputs must be a torch.Tensor, but got {describe(x)}.")
+    if x.layout != torch.strided:
+        raise DtypeError(f"inputs must be dense, but have layout {x.layout}; try x.to_dense().")
     if x.ndim == 0 or len(x) == 0:
         raise ShapeError(f"the batch is empty: inputs have shape {tuple(x.shape)}.")
     like = leaves(params)[0]
@@ -53,6 +60,8 @@ def check_inputs(parametrization: Parametrization[P], params: P, x: Any) -> None
         raise DeviceError(
             f"inputs are on {x.device} but parameters on {like.device}; move one with .to()."
         )
+    if x.is_meta:
+        raise DeviceError("inputs and parameters are on the meta device, which holds no numbers.")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise NonFiniteError(
             "inputs must be finite, but some entries are NaN or infinite; drop or impute them."

@@ -1,5 +1,8 @@
 """The natural gradient, by the cheapest exact route."""
 
+import sys
+from numbers import Real
+
 import torch
 from torch import Tensor
 
@@ -55,6 +58,7 @@ def natural(
         InvalidInputError: If an argument has the wrong shape, dtype, device or value.
         RankDeficientError: If a layer that shares cannot produce its share alone.
         VelocityOverflowError: If the true velocity does not fit the dtype.
+        ConvergenceError: If factors of a product are too close to rank-deficient to lift through.
         UnsupportedError: If there is no exact method for the combination.
 
     Example:
@@ -71,8 +75,9 @@ def natural(
     x, y = check_problem(likelihood, parametrization, params, batch)
     shares = resolve_shares(selection, parametrization.layers(params))
     check_fisher_over(fisher_over)
-    if not isinstance(damping, (int, float)) or not 0 <= damping < float("inf"):
+    if not isinstance(damping, Real) or not 0 <= damping <= sys.float_info.max:
         raise InvalidInputError(f"damping must be at least 0 and finite, but is {damping!r}.")
+    damping = float(damping)
     outputs = finite_outputs(parametrization, params, x)
     white = likelihood.whitened(outputs, y)
     problem = Problem(likelihood, parametrization, params, x, white, shares, damping, outputs.shape)

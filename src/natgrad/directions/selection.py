@@ -26,7 +26,12 @@ class LayerShares:
     weights: tuple[float, ...]
 
     def __init__(self, weights: Sequence[float]) -> None:
-        values = tuple(float(w) for w in weights)
+        try:
+            values = tuple(float(w) for w in weights)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"LayerShares takes one number a layer, but got {weights!r}."
+            ) from error
         if not values or abs(sum(values) - 1) > 1e-9 or not all(map(math.isfinite, values)):
             raise InvalidInputError(
                 f"the weights of LayerShares must sum to one, but {values} sum to {sum(values):g}."
@@ -40,9 +45,9 @@ Selection = Literal["min_norm", "equal_share"] | LayerShares
 
 def resolve_shares(selection: Selection, layers: int) -> tuple[float, ...] | None:
     """Return one weight a layer, or None for the minimum norm."""
-    if selection == "min_norm":
+    if isinstance(selection, str) and selection == "min_norm":
         return None
-    if selection == "equal_share":
+    if isinstance(selection, str) and selection == "equal_share":
         return (1 / layers,) * layers
     if isinstance(selection, LayerShares):
         if len(selection.weights) != layers:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import DeviceError, DtypeError, InvalidInputError, ShapeError
+from natgrad.linalg.lstsq import require_finite
 
 Reduction = Literal["mean", "sum"]
 """How the losses of single data are reduced: over data only, outputs always sum."""
@@ -117,6 +118,10 @@ class Likelihood(ABC):
             raise ShapeError(
                 f"labels must pair up with the {len(f)} outputs, but have shape {tuple(y.shape)}."
             )
+        if y.ndim == output.ndim and y.ndim > 2 and y.shape != output.shape:
+            raise ShapeError(
+                f"labels of shape {tuple(y.shape)} do not match outputs of {tuple(output.shape)}."
+            )
         return f, self._check_labels(f, y)
 
     def whitened(self, output: Tensor, y: Tensor) -> Whitened:
@@ -126,6 +131,7 @@ class Likelihood(ABC):
             VelocityOverflowError: If the natural velocity itself overflows the dtype.
         """
         f, labels = self.prepare(output, y)
+        require_finite(f, "outputs")
         root = self.root(f)
         return Whitened(root.contrast, root.log_weight, self._target(f, labels))
 
@@ -175,6 +181,8 @@ def flatten_outputs(output: Tensor) -> Tensor:
 
 def like_outputs(f: Tensor, y: Tensor) -> Tensor:
     """Return real-valued labels in the outputs' shape `(n, k)` and dtype."""
+    if y.is_complex():
+        raise DtypeError(f"labels must be real, but have dtype {y.dtype}.")
     flat = y.reshape(len(y), -1)
     if flat.shape != f.shape:
         raise ShapeError(

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from natgrad.errors import LabelError, VelocityOverflowError
+from natgrad.errors import DtypeError, LabelError, VelocityOverflowError
 from natgrad.likelihoods.base import (
     Likelihood,
     Reduction,
@@ -39,7 +39,14 @@ class Bernoulli(Likelihood):
 
     def __init__(self, *, reduction: Reduction = "mean", zero_one: bool = False) -> None:
         super().__init__(reduction=reduction)
+        if not isinstance(zero_one, bool):
+            raise DtypeError(f"zero_one must be True or False, but is {zero_one!r}.")
         self.zero_one = zero_one
+
+    def __repr__(self) -> str:
+        """Return the constructor call."""
+        option = ", zero_one=True" if self.zero_one else ""
+        return f"Bernoulli(reduction={self.reduction!r}{option})"
 
     def root(self, output: Tensor) -> Root:
         """Return weights √(φ(s)φ(−s)) as logarithms; contrasts are the logits themselves."""

@@ -35,8 +35,10 @@ class Categorical(Likelihood):
     def root(self, output: Tensor) -> Root:
         """Return k − 1 contrasts with the likeliest class, weights √p_k as logarithms."""
         f = flatten_outputs(output)
-        log_p, star, others = _split(f)
         k = f.shape[1]
+        if k < 2:
+            raise ShapeError("Categorical needs at least two logits per datum; use Bernoulli.")
+        log_p, star, others = _split(f)
         eye = torch.eye(k, dtype=f.dtype, device=f.device)
         difference = eye[others] - eye[star][:, None, :]  # (n, k−1, k)
         p_others = torch.gather(log_p, 1, others).exp()
@@ -67,7 +69,9 @@ class Categorical(Likelihood):
 
     def _fisher(self, f: Tensor) -> Tensor:
         p = torch.softmax(f, dim=1)
-        return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+        off = p[:, :, None] * p[:, None, :]
+        off = off - torch.diag_embed(off.diagonal(dim1=1, dim2=2))
+        return torch.diag_embed(off.sum(2)) - off  # p(1 − p) without cancellation
 
     def _target(self, f: Tensor, y: Tensor) -> Tensor:
         log_p, star, others = _split(f)

@@ -9,9 +9,11 @@ from natgrad.linalg.lstsq import require_finite, widen
 
 def check_covariance(matrix: Tensor, name: str) -> None:
     """Raise a typed error unless the matrix is finite, symmetric and positive definite."""
-    if not isinstance(matrix, Tensor) or not matrix.is_floating_point():
+    if not isinstance(matrix, Tensor) or matrix.dtype not in (torch.float32, torch.float64):
         kind = matrix.dtype if isinstance(matrix, Tensor) else type(matrix).__name__
-        raise DtypeError(f"{name} must be a floating-point tensor, but is {kind}.")
+        raise DtypeError(
+            f"{name} must be a floating-point tensor, float32 or float64, but is {kind}."
+        )
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
         raise ShapeError(
             f"{name} must be square and not empty, but has shape {tuple(matrix.shape)}."
@@ -19,15 +21,18 @@ def check_covariance(matrix: Tensor, name: str) -> None:
     require_finite(matrix, name)
     if not torch.allclose(matrix, matrix.mT, rtol=1e-5, atol=1e-8 * float(matrix.abs().max())):
         raise ShapeError(f"{name} must be symmetric; try (c + c.T) / 2.")
-    cholesky(matrix, name=name)
+    cholesky(matrix, name=name, hint="Add a multiple of the identity, or drop a variable.")
 
 
-def cholesky(matrix: Tensor, *, name: str = "the matrix") -> Tensor:
+def cholesky(
+    matrix: Tensor, *, name: str = "the matrix", hint: str = "Try a positive damping."
+) -> Tensor:
     """Return lower-triangular L with L Lᵀ = matrix, retrying in double precision.
 
     Args:
         matrix: Symmetric positive-definite, shape `(n, n)`.
         name: What to call the matrix in an error.
+        hint: What an error advises.
 
     Returns:
         The factor, in the matrix's dtype, or in float64 if only double precision succeeds.
@@ -52,6 +57,6 @@ def cholesky(matrix: Tensor, *, name: str = "the matrix") -> Tensor:
         smallest, largest = torch.linalg.eigvalsh(wide)[[0, -1]].tolist()
         raise RankDeficientError(
             f"{name} must be positive definite, but its leading minor of order {int(info)} is not "
-            f"(eigenvalues from {smallest:.2e} to {largest:.2e}). Try a positive damping."
+            f"(eigenvalues from {smallest:.2e} to {largest:.2e}). {hint}"
         )
     return factor

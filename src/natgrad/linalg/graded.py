@@ -51,20 +51,24 @@ def graded_lstsq(
 
         >>> a = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
         >>> b = torch.tensor([1.0, 3.0, 5.0], dtype=torch.float64)
-        >>> graded_lstsq(a, b, torch.tensor([0.0, 0.0, -345.0])).solution.tolist()
-        [2.0, 3.0]
+        >>> graded_lstsq(a, b, torch.tensor([0.0, 0.0, -345.0])).solution.round(decimals=12)
+        tensor([2., 3.], dtype=torch.float64)
     """
     require_finite(log_weight, "the log-weights")
     if a.shape[0] <= a.shape[1]:
         unweighted = lstsq(a, b, rtol=rtol)
         if unweighted.rank == a.shape[0]:
             return unweighted
-    spread = float(log_weight.max() - log_weight.min())
-    if spread <= MILD_SPREAD:
-        weight = torch.exp(log_weight - log_weight.max()).to(a.dtype)
-        return lstsq(weight[:, None] * a, weight * b, rtol=rtol)
     require_finite(a, "the rows")
     require_finite(b, "the targets")
+    if not bool(a.any()):
+        return lstsq(a, b, rtol=rtol)
+    a, norms, log_weight = _unit_rows(a, log_weight)
+    b = b / norms
+    spread = float(log_weight.max() - log_weight.min())
+    if spread <= MILD_SPREAD:
+        weight = torch.exp(log_weight - log_weight.max()).to(a)
+        return lstsq(weight[:, None] * a, weight * b, rtol=rtol)
     basis = _GradedBasis.of(a, log_weight, rtol)
     scale = b.abs().max().clamp(min=torch.finfo(b.dtype).tiny)
     target = widen(b / scale).to(basis.t.device)
@@ -100,16 +104,25 @@ def graded_fisher_solve(
     Raises:
         VelocityOverflowError: If the answer overflows: the gradient has weight where the Fisher
             has none.
+
+    Example:
+        >>> a, one = torch.eye(2).double(), torch.ones(1).double()
+        >>> ell, g = torch.tensor([0.0, -500.0]).double(), torch.tensor([[0.0, 1.0]]).double()
+        >>> graded_fisher_solve(a, ell, g, -500 * one, 3 * one).solution
+        tensor([0., 3.], dtype=torch.float64)
     """
     for name, tensor in (("rows", a), ("log-weights", log_weight), ("gradient rows", g)):
         require_finite(tensor, f"the {name}")
+    a, _, log_weight = _unit_rows(a, log_weight)
+    g, norms, _ = _unit_rows(g, g_log_weight.expand(len(g)))
+    g_target = g_target * norms if g_target.ndim else g_target
     basis = _GradedBasis.of(a, log_weight, rtol)
     ell = widen(log_weight).to(basis.t.device)[basis.inside]
     wide_g, wide_m, wide_c = (widen(x).to(basis.t.device) for x in (g, g_log_weight, g_target))
     coefficients = basis.coordinates(wide_g)
     growth = torch.exp(2 * (wide_m[:, None] - ell[None, :]))
     terms = torch.where(coefficients == 0, 0.0, coefficients * growth)
-    rhs = terms.mT if wide_c.ndim == 0 else terms.mT @ wide_c
+    rhs = terms.mT * widen(norms).to(terms.device) if wide_c.ndim == 0 else terms.mT @ wide_c
     if not bool(torch.isfinite(rhs).all()):
         raise VelocityOverflowError(
             "the natural velocity overflows: the gradient lives on inputs whose weight exceeds "
@@ -117,7 +130,13 @@ def graded_fisher_solve(
             "inputs that include the batch, or use a positive damping."
         )
     z = basis.solve(lambda z: rhs - z - basis.m.mT @ (basis.t @ z), start=rhs)
-    return LeastSquares(basis.lift(z).to(a), len(basis.inside), basis.rtol)
+    solution = basis.lift(z).to(a)
+    if not bool(torch.isfinite(solution).all()):
+        raise VelocityOverflowError(
+            f"the natural velocity is larger than {a.dtype} can hold. Use a wider dtype or a "
+            "positive damping."
+        )
+    return LeastSquares(solution, len(basis.inside), basis.rtol)
 
 
 @dataclass(frozen=True)
@@ -126,8 +145,7 @@ class _GradedBasis:
 
     inside: Tensor  # (k,) indices of the basis rows
     outside: Tensor  # (n − k,)
-    q: Tensor  # (p, k) orthonormal basis of the row space, window after window
-    window: Tensor  # (k,) weight window of each basis row, and of the column of q it added
+    q: Tensor  # (p, k) orthonormal basis of the row space, one column a basis row
     s: Tensor  # (k, k) basis rows in that basis, A_B = S Qᵀ
     t: Tensor  # (n − k, k)
     m: Tensor  # (n − k, k)
@@ -142,24 +160,23 @@ class _GradedBasis:
         chosen[inside] = True
         outside = torch.nonzero(~chosen)[:, 0]
         s = rows[inside] @ q
-        t = torch.linalg.solve(s, rows[outside] @ q, left=False)
+        along = rows[outside] @ q
+        t = torch.linalg.solve(s, along, left=False)
         # A row depends only on basis rows of its own window or a heavier one.
-        t = torch.where(window[outside, None] >= window[None, inside], t, 0.0)
+        heavier = window[outside, None] >= window[None, inside]
+        t = torch.where(heavier & _needed(along, rows[outside], rtol), t, 0.0)
         ratio = torch.exp((2 * (ell[outside, None] - ell[None, inside])).clamp(max=2 * _WINDOW))
-        return cls(inside, outside, q, window[inside], s, t, t * ratio, rtol)
+        return cls(inside, outside, q, s, t, t * ratio, rtol)
 
     def coordinates(self, rows: Tensor) -> Tensor:
         """Return rows (projected on the row space) as combinations of the basis rows.
 
-        A row that the heavier windows span to rounding gets exact zeros on the lighter ones, whose
-        weights would blow rounding errors up.
+        A row that the first basis rows span to rounding gets exact zeros on the later ones, whose
+        smaller weights would blow rounding errors up.
         """
         along = rows @ self.q
-        tail = along.square().flip(1).cumsum(1).flip(1).sqrt()  # norm from each column on
-        matters = tail > self.rtol * torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-        last = torch.where(matters, self.window, -1).amax(1)
         out: Tensor = torch.linalg.solve(self.s, along, left=False)
-        return torch.where(self.window <= last[:, None], out, 0.0)
+        return torch.where(_needed(along, rows, self.rtol), out, 0.0)
 
     def solve(self, residual: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
         """Return z with residual(z) = 0 by LU of I + H and refinement."""
@@ -176,6 +193,27 @@ class _GradedBasis:
         """Return the shortest v with A_B v = z."""
         coordinates: Tensor = torch.linalg.solve(self.s, z)
         return self.q @ coordinates
+
+
+def _needed(along: Tensor, rows: Tensor, rtol: float) -> Tensor:
+    """Return which basis rows each row needs: from some column of q on, nothing but rounding."""
+    tail: Tensor = along.square().flip(1).cumsum(1).flip(1).sqrt()
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return tail > rtol * norms
+
+
+def _unit_rows(rows: Tensor, log_weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows of norm one, their norms, and log-weights that make up for it.
+
+    Rows of zeros keep norm one: they are dependent on anything.
+    """
+    largest = rows.abs().amax(1, keepdim=True) if rows.shape[1] else rows.new_ones(len(rows), 1)
+    largest = torch.where(largest > 0, largest, 1.0)
+    norms = largest * torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
+    norms = torch.where(norms > 0, norms, 1.0)
+    # In double precision: a log-weight of −2000 would lose what a norm adds.
+    wide = widen(log_weight)
+    return rows / norms, norms[:, 0], wide + torch.log(widen(norms[:, 0])).to(wide.device)
 
 
 def _heaviest_independent_rows(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import ConvergenceError
-from natgrad.linalg.lstsq import default_rtol, widen
+from natgrad.linalg.lstsq import default_rtol, require_finite, widen
 
 Factor = Tensor | None
 """A factor Aᵢ or Bᵢ; None is the identity."""
@@ -46,6 +46,9 @@ def kronecker_lstsq(
         >>> torch.allclose(v1 @ w2 + w1 @ v2, u)
         True
     """
+    for x in (*left, *right, u):
+        if x is not None:
+            require_finite(x, "factors and velocities")
     a = [None if x is None else widen(x) for x in left]
     b = [None if x is None else widen(x) for x in right]
     wide = widen(u)
@@ -62,6 +65,12 @@ def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Ten
     The column spaces of A₁, A₂, … decrease and the row spaces of B₁, B₂, … increase, so each side
     has an orthonormal basis adapted to all of its spaces at once. A pair (p, q) of basis vectors
     is reachable if some layer i has p in its column space and q in its row space.
+
+    Example:
+        >>> thin = torch.tensor([[1.0], [0.0]])  # a bottleneck: β = thin · thinᵀ
+        >>> reachable([None, thin], [thin.mT, None], torch.ones(2, 2)).round(decimals=6)
+        tensor([[1., 1.],
+                [1., 0.]])
     """
     wide = widen(u)
     n, m = wide.shape[-2:]
@@ -132,7 +141,7 @@ def _solve(a: list[Factor], b: list[Factor], u: Tensor, damping: float, eps: flo
             error = previous
             break
         v, z, residual = moved, z + step, left
-    if error <= max(1e-10, 1e4 * eps):
+    if error <= max(1e-10, 1e4 * eps, 64 * torch.finfo(u.dtype).eps * _size(a, b, v)):
         return v
     if len(a) == 2 and a[0] is None and b[1] is None and not damping:
         v, error = _two_factors_by_svd(a[1], b[0], u)
@@ -142,6 +151,15 @@ def _solve(a: list[Factor], b: list[Factor], u: Tensor, damping: float, eps: flo
         "the minimum-norm lift stopped at a relative residual of "
         f"{error:.1e}: the factors are close to rank-deficient. Try a positive damping, a larger "
         "or an orthogonal initialisation, or LayerShares on one well-conditioned layer."
+    )
+
+
+def _size(a: list[Factor], b: list[Factor], v: list[Tensor]) -> float:
+    """Return Σ ‖Aᵢ‖ ‖Vᵢ‖ ‖Bᵢ‖, whose rounding no residual can undercut."""
+    norm = torch.linalg.matrix_norm
+    return sum(
+        float(norm(w)) * (1 if x is None else float(norm(x))) * (1 if y is None else float(norm(y)))
+        for x, w, y in zip(a, v, b, strict=True)
     )
 
 

@@ -196,6 +196,35 @@ def combine(parts: Sequence[P], weights: Sequence[float]) -> P:
     return rebuild(total, parts[0])
 
 
+def check_same_structure(v: Any, params: Params) -> None:
+    """Raise unless v has the structure, shapes and dtype of the parameters."""
+    if type(v) is not type(params) or (isinstance(params, dict) and list(v) != list(params)):
+        raise DtypeError(
+            f"a direction must have the structure of the parameters, a {type(params).__name__}"
+            + (f" with keys {', '.join(params)} in order" if isinstance(params, dict) else "")
+            + f", but is a {type(v).__name__}."
+        )
+    if len(leaves(v)) != len(leaves(params)):
+        raise ShapeError(f"expected {len(leaves(params))} tensors, but got {len(leaves(v))}.")
+    for t, p in zip(leaves(v), leaves(params), strict=True):
+        if not isinstance(t, Tensor) or t.shape != p.shape or t.dtype != p.dtype:
+            got = (tuple(t.shape), t.dtype) if isinstance(t, Tensor) else type(t).__name__
+            raise ShapeError(f"expected a tensor {tuple(p.shape)} of {p.dtype}, but got {got}.")
+
+
+def check_size(n: Any, name: str) -> int:
+    """Return n if it is a positive integer, else raise."""
+    if type(n) is not int or n < 1:
+        raise InvalidInputError(f"{name} must be a positive integer, but is {n!r}.")
+    return n
+
+
+def check_init(factors: Sequence[Tensor]) -> None:
+    """Raise unless freshly made factors are floating-point and not all zero."""
+    check_leaves(factors, "initial parameters")
+    check_not_saddle(factors)
+
+
 def check_depth(depth: int) -> int:
     """Return depth if it is a positive integer, else raise."""
     if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
@@ -262,6 +291,8 @@ def check_not_saddle(factors: Sequence[Tensor]) -> None:
 
 def check_positive(value: float, name: str) -> float:
     """Return value if it is positive and finite; zero is a saddle point."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInputError(f"{name} must be a number, but is {value!r}.")
     if value == 0:
         raise SaddlePointError(
             f"{name}=0 puts all factors at zero, a saddle point that no gradient leaves. Use a "

@@ -13,12 +13,11 @@ from natgrad.parametrizations.base import (
     check_features,
     check_not_saddle,
     check_positive,
-    flatten,
-    unflatten,
 )
 from natgrad.parametrizations.products import (
     Lift,
     check_factors,
+    flattening,
     partial_products,
     product,
     pull,
@@ -45,7 +44,7 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
     """
 
     def __init__(self, widths: Sequence[int]) -> None:
-        self.widths = tuple(widths)
+        self.widths = tuple(widths) if isinstance(widths, (tuple, list)) else ()
         if len(self.widths) < 2 or any(type(n) is not int or n < 1 for n in self.widths):
             raise InvalidInputError(
                 "widths must be at least two positive integers, from inputs to outputs (depth 1 "
@@ -64,7 +63,12 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> tuple[Tensor, ...]:
-        """Return normal factors of standard deviation scale^{1/L}/√(fan-in)."""
+        """Return normal factors of standard deviation scale^{1/L}/√(fan-in).
+
+        Example:
+            >>> [tuple(w.shape) for w in DeepLinear((2, 3, 1)).init_gaussian()]
+            [(3, 2), (1, 3)]
+        """
         root = check_positive(scale, "scale") ** (1 / self.depth)
         return tuple(
             root / m**0.5 * torch.randn(n, m, dtype=dtype, generator=generator)
@@ -78,7 +82,13 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> tuple[Tensor, ...]:
-        """Return random (semi-)orthogonal factors times scale^{1/L}."""
+        """Return random (semi-)orthogonal factors times scale^{1/L}.
+
+        Example:
+            >>> w = DeepLinear((3, 3)).init_orthogonal()[0]
+            >>> torch.allclose(w @ w.mT, torch.eye(3).double())
+            True
+        """
         root = check_positive(scale, "scale") ** (1 / self.depth)
         return tuple(root * random_orthogonal(n, m, generator, dtype) for n, m in self._shapes())
 
@@ -189,11 +199,12 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
 
     def design(self, params: tuple[Tensor, ...], x: Tensor, layer: int | None = None) -> Design:
         """Return dense rows Wᵢᵃ[k] ⊗ (Wᵢᵇ x) of every datum and output."""
-        pieces = []
-        for i, (a, inputs) in enumerate(self._sides(params, x)):
-            piece = torch.einsum("ka,nb->nkab", a, inputs).reshape(len(x), self.widths[-1], -1)
-            pieces.append(piece if layer in (None, i) else torch.zeros_like(piece))
-        return Design(torch.cat(pieces, dim=2), lambda z: unflatten(z, params), flatten)
+        sides = self._sides(params, x)
+        pieces = [
+            torch.einsum("ka,nb->nkab", a, inputs).reshape(len(x), self.widths[-1], -1)
+            for a, inputs in (sides if layer is None else [sides[layer]])
+        ]
+        return Design(torch.cat(pieces, dim=2), *flattening(params, layer))
 
     def gram(
         self, params: tuple[Tensor, ...], x: Tensor, other: Tensor, layer: int | None = None

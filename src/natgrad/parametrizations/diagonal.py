@@ -11,9 +11,11 @@ from natgrad.parametrizations.base import (
     LinearHypothesis,
     check_depth,
     check_features,
+    check_init,
     check_leaves,
     check_not_saddle,
     check_positive,
+    check_size,
 )
 
 
@@ -46,16 +48,31 @@ class Diagonal(LinearHypothesis[Tensor]):
     def init_free(
         self, dim: int, *, scale: float = 0.1, dtype: torch.dtype = torch.float64
     ) -> Tensor:
-        """Return w₁ = 0 and the others `scale`: β = 0, and every sign can be reached."""
-        w = torch.full((self.depth, dim), check_positive(scale, "scale"), dtype=dtype)
+        """Return w₁ = 0 and the others `scale`: β = 0, and every sign can be reached.
+
+        Example:
+            >>> Diagonal(2).init_free(2, scale=0.5)
+            tensor([[0.0000, 0.0000],
+                    [0.5000, 0.5000]], dtype=torch.float64)
+        """
+        w = self.init_tied(dim, scale=scale, dtype=dtype)
         w[0] = 0
         return w
 
     def init_tied(
         self, dim: int, *, scale: float = 0.1, dtype: torch.dtype = torch.float64
     ) -> Tensor:
-        """Return all factors equal to `scale`: β stays non-negative along gradient flow."""
-        return torch.full((self.depth, dim), check_positive(scale, "scale"), dtype=dtype)
+        """Return all factors equal to `scale`: β stays non-negative along gradient flow.
+
+        Example:
+            >>> Diagonal(2).init_tied(1, scale=0.5)
+            tensor([[0.5000],
+                    [0.5000]], dtype=torch.float64)
+        """
+        shape = (self.depth, check_size(dim, "dim"))
+        w = torch.full(shape, check_positive(scale, "scale"), dtype=dtype)
+        check_init(list(w))
+        return w
 
     def init_gaussian(
         self,
@@ -65,9 +82,17 @@ class Diagonal(LinearHypothesis[Tensor]):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> Tensor:
-        """Return independent normal factors with standard deviation `scale`."""
+        """Return independent normal factors with standard deviation `scale`.
+
+        Example:
+            >>> Diagonal(3).init_gaussian(4, generator=torch.Generator().manual_seed(0)).shape
+            torch.Size([3, 4])
+        """
         check_positive(scale, "scale")
-        return scale * torch.randn(self.depth, dim, dtype=dtype, generator=generator)
+        shape = (self.depth, check_size(dim, "dim"))
+        w = scale * torch.randn(shape, dtype=dtype, generator=generator)
+        check_init(list(w))
+        return w
 
     def check(self, params: Tensor) -> None:
         """Raise unless params is one tensor `(L, d)`, not all zero."""

@@ -47,9 +47,14 @@ def tap_linear_layers(
     than one axis besides the data, and parameters that several modules share.
     """
     taps = _taps(module, names)
-    with torch.enable_grad(), _listening(module, taps):
-        outputs = functional_call(module, params, (x,))
-        sums = [column.sum() for column in outputs.reshape(len(x), -1).unbind(1)]
+    if not taps:
+        return {}
+    try:
+        with torch.enable_grad(), _listening(module, taps):
+            outputs = functional_call(module, params, (x,))
+            sums = [column.sum() for column in outputs.reshape(len(x), -1).unbind(1)]
+    except RuntimeError:  # a forward that autograd cannot follow: rows will say so
+        return {}
     used = {
         name: tap
         for name, tap in taps.items()

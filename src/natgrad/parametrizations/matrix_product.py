@@ -12,15 +12,16 @@ from natgrad.parametrizations.base import (
     Design,
     LinearHypothesis,
     check_depth,
+    check_init,
     check_not_saddle,
     check_positive,
-    flatten,
-    unflatten,
+    check_size,
 )
 from natgrad.parametrizations.entries import check_entries, gather, scatter
 from natgrad.parametrizations.products import (
     Lift,
     check_factors,
+    flattening,
     partial_products,
     product,
     pull,
@@ -77,13 +78,19 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
             hidden: Width between factors; default the larger side of β.
             generator: Source of randomness.
             dtype: Precision.
+
+        Example:
+            >>> [tuple(w.shape) for w in MatrixProduct(2).init_gaussian((3, 4), hidden=2)]
+            [(3, 2), (2, 4)]
         """
         check_positive(scale, "scale")
         root = scale ** (1 / self.depth)
-        return tuple(
+        factors = tuple(
             root / b**0.5 * torch.randn(a, b, dtype=dtype, generator=generator)
             for a, b in self._shapes(shape, hidden)
         )
+        check_init(factors)
+        return factors
 
     def init_orthogonal(
         self,
@@ -94,7 +101,13 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> tuple[Tensor, ...]:
-        """Return random (semi-)orthogonal factors whose product has singular values `scale`."""
+        """Return random (semi-)orthogonal factors whose product has singular values `scale`.
+
+        Example:
+            >>> w = MatrixProduct(2).init_orthogonal((3, 3), scale=4.0)
+            >>> torch.linalg.svdvals(w[0] @ w[1]).round(decimals=6)
+            tensor([4., 4., 4.], dtype=torch.float64)
+        """
         check_positive(scale, "scale")
         root = scale ** (1 / self.depth)
         return tuple(
@@ -118,8 +131,12 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
             scale: As in `init_gaussian` of the deeper product.
             generator: Source of randomness.
             dtype: Precision.
+
+        Example:
+            >>> len(MatrixProduct(2).init_collapsed((3, 3), from_depth=6))
+            2
         """
-        if from_depth < self.depth or from_depth % self.depth:
+        if type(from_depth) is not int or from_depth < self.depth or from_depth % self.depth:
             raise InvalidInputError(
                 f"from_depth must be a multiple of depth {self.depth}, but is {from_depth}."
             )
@@ -131,11 +148,11 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         return tuple(product(group) for group in groups)
 
     def _shapes(self, shape: tuple[int, int], hidden: int | None) -> list[tuple[int, int]]:
-        width = max(shape) if hidden is None else hidden
-        if min(*shape, width) < 1:
-            raise InvalidInputError(
-                f"sizes must be positive, but shape is {shape} and hidden {hidden}."
-            )
+        if not isinstance(shape, (tuple, list)) or len(shape) != 2:
+            raise InvalidInputError(f"shape must be (rows, columns), but is {shape!r}.")
+        for n in shape:
+            check_size(n, "each side of shape")
+        width = max(shape) if hidden is None else check_size(hidden, "hidden")
         widths = [shape[0], *[width] * (self.depth - 1), shape[1]]
         return list(pairwise(widths))
 
@@ -225,14 +242,15 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         """Return dense rows Aᵢ[r]ᵀ ⊗ Bᵢ[:, c] for every observation (r, c)."""
         left, right = partial_products(params)
         beta, x = self.hypothesis(params), x.long()
+        chosen = range(self.depth) if layer is None else [layer]
         pieces = []
-        for i, (a, b) in enumerate(zip(left, right, strict=True)):
+        for i in chosen:
+            a, b = left[i], right[i]
             rows = _rows(a, x[:, 0], beta.shape[0], beta)
             columns = _rows(None if b is None else b.mT, x[:, 1], beta.shape[1], beta)
-            piece = torch.einsum("na,nb->nab", rows, columns).reshape(len(x), -1)
-            pieces.append(piece if layer in (None, i) else torch.zeros_like(piece))
+            pieces.append(torch.einsum("na,nb->nab", rows, columns).reshape(len(x), -1))
         matrix = torch.cat(pieces, dim=1)[:, None, :]
-        return Design(matrix, lambda z: unflatten(z, params), flatten)
+        return Design(matrix, *flattening(params, layer))
 
     def gram(
         self, params: tuple[Tensor, ...], x: Tensor, other: Tensor, layer: int | None = None

@@ -1,12 +1,14 @@
 """Any `torch.nn.Module`, exactly, through torch.func."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.func import functional_call, jacrev, jvp, vjp, vmap
-from torch.nn import Module
+from torch.nn import Module, UninitializedParameter
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from natgrad.errors import DtypeError, ModuleError, ShapeError
 from natgrad.parametrizations.base import (
@@ -51,6 +53,10 @@ class Network(Parametrization[Dict]):
             raise ModuleError(
                 f"{type(module).__name__} has no parameters, so there is nothing to train."
             )
+        if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
+            raise ModuleError(
+                "the module has lazy parameters without a shape; run it on a batch first."
+            )
         self.module = module
         self.memory = memory
 
@@ -64,7 +70,13 @@ class Network(Parametrization[Dict]):
             name: p.detach().clone()
             for name, p in self.module.named_parameters()
             if p.requires_grad
-        }
+        } or self._nothing_trainable()
+
+    def _nothing_trainable(self) -> Dict:
+        raise ModuleError(
+            f"every parameter of {type(self.module).__name__} is frozen; set requires_grad on "
+            "those that should move, or pass a dict of them."
+        )
 
     def check(self, params: Dict) -> None:
         """Raise unless params maps some of the module's parameter names to their shapes."""
@@ -91,12 +103,17 @@ class Network(Parametrization[Dict]):
         if x.is_floating_point():
             check_match(x, next(iter(params.values())))
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
+        if torch.is_inference_mode_enabled():
+            raise ModuleError(
+                "directions cannot be computed under torch.inference_mode(), which forbids "
+                "derivatives; use torch.no_grad() or nothing."
+            )
         try:
-            with torch.no_grad():
+            with torch.no_grad(), _differentiable_attention():
                 first, second = (
                     functional_call(self.module, {**params, **buffers}, (x,)) for _ in range(2)
                 )
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except Exception as error:  # whatever a user's forward may raise
             raise ModuleError(
                 f"the module cannot be run on inputs of shape {tuple(x.shape)} and dtype "
                 f"{x.dtype}: {error}"
@@ -104,6 +121,12 @@ class Network(Parametrization[Dict]):
         if not isinstance(first, Tensor):
             raise ModuleError(
                 f"the module must return one tensor, but returns a {type(first).__name__}; wrap it."
+            )
+        like = next(iter(params.values()))
+        if first.dtype != like.dtype:
+            raise ModuleError(
+                f"the module's outputs have dtype {first.dtype}, but its parameters {like.dtype}; "
+                "let forward keep the dtype."
             )
         for name, b in self.module.named_buffers():
             if not torch.equal(b, buffers[name]):
@@ -124,18 +147,31 @@ class Network(Parametrization[Dict]):
 
     def predict(self, params: Dict, x: Tensor) -> Tensor:
         """Return module(x) at these parameters."""
-        return cast(Tensor, functional_call(self.module, params, (x,)))
+        with _differentiable_attention():
+            return cast(Tensor, functional_call(self.module, params, (x,)))
 
     def jvp(self, params: Dict, x: Tensor, v: Dict) -> Tensor:
-        """Return J v by one forward-mode pass."""
-        tangent: Tensor = jvp(lambda p: self.predict(p, x), (params,), (v,))[1]
-        return tangent
+        """Return J v by one forward-mode pass, or by two reverse ones where that is missing."""
+        try:
+            return cast(Tensor, jvp(lambda p: self.predict(p, x), (params,), (v,))[1])
+        except (NotImplementedError, RuntimeError):
+            outputs, pull = self._pullback(params, x)
+            # Jᵀu is linear in u, so its own transpose is J.
+            push = vjp(lambda u: pull(u)[0], torch.zeros_like(outputs))[1]
+            return cast(Tensor, push(v)[0])
 
     def vjp(self, params: Dict, x: Tensor, u: Tensor) -> Dict:
         """Return Jᵀ u by one reverse-mode pass."""
-        pulled = vjp(lambda p: self.predict(p, x), params)
-        outputs, pull = pulled[0], pulled[1]
+        outputs, pull = self._pullback(params, x)
         return cast(Dict, pull(u.reshape(outputs.shape))[0])
+
+    def _pullback(self, params: Dict, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Any]]:
+        """Return the outputs and u ↦ (Jᵀu,)."""
+        try:
+            pulled = vjp(lambda p: self.predict(p, x), params)
+        except RuntimeError as error:
+            raise ModuleError(f"the module cannot be differentiated: {error}") from error
+        return pulled[0], pulled[1]
 
     def layers(self, params: Dict) -> int:
         """Return the number of submodules that own parameters."""
@@ -268,7 +304,7 @@ class Network(Parametrization[Dict]):
         together = self.jvp({**rest, **chosen}, x, {**_zeros(rest), **probe})
         try:
             alone = vmap(lambda datum: jvp(lambda p: single(p, datum), (chosen,), (probe,))[1])(x)
-        except RuntimeError:  # vmap refuses control flow that depends on data, in-place writes, …
+        except Exception:  # vmap refuses control flow that depends on data, in-place writes, …
             return None
         together = together.reshape(alone.shape)
         tolerance = 1e4 * torch.finfo(outputs.dtype).eps * together.abs().max().clamp(min=1)
@@ -290,6 +326,18 @@ class Network(Parametrization[Dict]):
         """Return the submodules that own some of the parameters, in the module's order."""
         ordered = (name for name, _ in self.module.named_parameters() if name in params)
         return list(dict.fromkeys(name.rpartition(".")[0] for name in ordered))
+
+
+@contextmanager
+def _differentiable_attention() -> Iterator[None]:
+    """Take attention by plain operations; its fused kernels lack forward derivatives."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def _count(t: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ With Aᵢ = W₁⋯Wᵢ₋₁ and Bᵢ = Wᵢ₊₁⋯W_L the velocity of β is 
 `None` stands for an identity factor throughout.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,7 +13,21 @@ from torch import Tensor
 from natgrad.errors import DtypeError, RankDeficientError, ShapeError
 from natgrad.linalg import default_rtol, kronecker_lstsq, lstsq, reachable
 from natgrad.linalg.kronecker import Factor
-from natgrad.parametrizations.base import check_leaves
+from natgrad.parametrizations.base import check_leaves, flatten, unflatten
+
+
+def flattening(
+    params: tuple[Tensor, ...], layer: int | None
+) -> tuple[Callable[[Tensor], tuple[Tensor, ...]], Callable[[tuple[Tensor, ...]], Tensor]]:
+    """Return maps from a vector to factors and back, of all factors or of one."""
+    if layer is None:
+        return lambda z: unflatten(z, params), flatten
+    zeros = [torch.zeros_like(w) for w in params]
+
+    def expand(z: Tensor) -> tuple[Tensor, ...]:
+        return (*zeros[:layer], z.reshape(params[layer].shape), *zeros[layer + 1 :])
+
+    return expand, lambda g: g[layer].reshape(-1)
 
 
 def partial_products(factors: Sequence[Tensor]) -> tuple[list[Factor], list[Factor]]:

@@ -55,6 +55,12 @@ def layerwise_direction(
         errors: Λ̃ᵢ of every layer.
         inputs: Λᵢ of every layer.
         rtol: Relative cut-off of the pseudo-inverses.
+
+    Example:
+        >>> eye = torch.eye(2)
+        >>> layerwise_direction([eye], [2 * eye], [4 * eye])[0]
+        tensor([[0.1250, 0.0000],
+                [0.0000, 0.1250]])
     """
     return [
         lstsq(b, lstsq(e, g, rtol=rtol).solution.mT, rtol=rtol).solution.mT / len(descent)
@@ -76,6 +82,11 @@ def rank_one_direction(
         inverse_error: Λ̃ᵢ⁻¹.
         inverse_input: Λᵢ⁻¹.
         depth: L.
+
+    Example:
+        >>> one = torch.ones(1)
+        >>> rank_one_direction(one, 3 * one, torch.eye(1), torch.eye(1), depth=2)
+        (tensor([0.5000]), tensor([3.]))
     """
     return inverse_error @ error / depth, inverse_input @ activity
 
@@ -89,6 +100,11 @@ def errors_through_inverses(params: Sequence[Tensor], error: Tensor) -> list[Ten
     Args:
         params: W₁…W_L.
         error: y − x_L, shape `(n_L,)` or `(n_L, m)`.
+
+    Example:
+        >>> w = (torch.eye(2), 4 * torch.eye(2))
+        >>> errors_through_inverses(w, torch.ones(2))[0]
+        tensor([0.2500, 0.2500])
     """
     errors = [error]
     for w in reversed(params[1:]):

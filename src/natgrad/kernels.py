@@ -10,7 +10,7 @@ from natgrad.directions.fisher_inputs import FisherOver, GaussianInputs, check_f
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Gaussian, Likelihood
 from natgrad.linalg import graded_fisher_solve, reachable
-from natgrad.linalg.lstsq import require_finite
+from natgrad.linalg.lstsq import condition, gram_inverse, require_finite
 from natgrad.parametrizations import Direct, MatrixProduct
 from natgrad.parametrizations.base import LinearHypothesis, P, Parametrization, detach
 from natgrad.parametrizations.entries import are_entries
@@ -82,7 +82,8 @@ def natural_ntk(
 
     F is averaged over its inputs, times the number of data in `other` if the loss is summed (over
     all entries of a matrix it is always summed), so that outputs move by −K ∇L along natural
-    gradient flow on `other`. Dense Jacobian rows are held: n k p numbers. For matrix
+    gradient flow on `other`. Networks contribute their Gram matrix, in chunks; where that is
+    ill-conditioned dense Jacobian rows are held instead, n k p numbers. For matrix
     products over all entries K is the projection on the reachable velocities: the identity at
     every depth, as long as one layer alone can move β anywhere.
 
@@ -132,19 +133,51 @@ def natural_ntk(
     fisher_x = other if isinstance(over, str) else over
     for inputs in (x, other, fisher_x):
         check_inputs(parametrization, params, inputs)
-    rows = parametrization.design(params, fisher_x)
+    fisher_rows, loss_rows, rows = _jacobian_rows(parametrization, params, fisher_x, other, x)
     root = likelihood.root(parametrization.predict(params, fisher_x))
     responses = graded_fisher_solve(
-        root.apply(rows.matrix).flatten(0, 1),
+        root.apply(fisher_rows).flatten(0, 1),
         root.log_weight.flatten(),
-        parametrization.design(params, other).matrix.flatten(0, 1),
-        torch.zeros(1, dtype=rows.matrix.dtype, device=rows.matrix.device),
-        torch.ones((), dtype=rows.matrix.dtype, device=rows.matrix.device),
+        loss_rows.flatten(0, 1),
+        torch.zeros(1, dtype=rows.dtype, device=rows.device),
+        torch.ones((), dtype=rows.dtype, device=rows.device),
     ).solution
-    kernel = parametrization.design(params, x).matrix.flatten(0, 1) @ responses
+    kernel = rows.flatten(0, 1) @ responses
     scale = likelihood.scale(len(other)) * len(other) / len(fisher_x)
     shape = parametrization.predict(params, x).shape + parametrization.predict(params, other).shape
     return (kernel / scale).reshape(shape)
+
+
+def _jacobian_rows(parametrization: Parametrization[P], params: P, *inputs: Tensor) -> list[Tensor]:
+    """Return Jacobian rows `(n, k, ·)` of several inputs, in coordinates of our own choice.
+
+    Only inner products of rows matter, so the Cholesky factor of their Gram matrix, which comes in
+    chunks, stands in for rows of many parameters; the rows themselves where it is ill-conditioned.
+    """
+    distinct = list({id(x): x for x in inputs}.values())
+    rows: list[Tensor] | None = None
+    if parametrization.prefers_gram(params, distinct[0]):
+        rows = _gram_factor(parametrization, params, distinct)
+    if rows is None:
+        rows = [parametrization.design(params, x).matrix for x in distinct]
+    by_id = {id(x): r for x, r in zip(distinct, rows, strict=True)}
+    return [by_id[id(x)] for x in inputs]
+
+
+def _gram_factor(
+    parametrization: Parametrization[P], params: P, inputs: list[Tensor]
+) -> list[Tensor] | None:
+    blocks = [[parametrization.gram(params, a, b) for b in inputs] for a in inputs]
+    k = blocks[0][0].shape[1]
+    gram = torch.cat(
+        [torch.cat([b.flatten(2).flatten(0, 1) for b in row], dim=1) for row in blocks]
+    )
+    inverse = gram_inverse(gram)
+    if inverse is None or condition(gram, inverse) > 1e-10 / torch.finfo(gram.dtype).eps:
+        return None
+    factor: Tensor = torch.linalg.cholesky(gram)
+    parts = torch.split(factor, [len(x) * k for x in inputs])  # type: ignore[no-untyped-call]
+    return [part.reshape(-1, k, len(gram)) for part in parts]
 
 
 def _linear(parametrization: Parametrization[P]) -> LinearHypothesis[P]:

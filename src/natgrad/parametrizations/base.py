@@ -212,6 +212,21 @@ def check_same_structure(v: Any, params: Params) -> None:
             raise ShapeError(f"expected a tensor {tuple(p.shape)} of {p.dtype}, but got {got}.")
 
 
+def check_lift(u: Any, h: Tensor, shares: Sequence[float] | None, layers: int) -> None:
+    """Raise unless u is a velocity of h and there is one share a layer."""
+    if not isinstance(u, Tensor) or u.shape != h.shape or u.dtype != h.dtype:
+        got = (tuple(u.shape), u.dtype) if isinstance(u, Tensor) else type(u).__name__
+        raise ShapeError(
+            f"a velocity of the hypothesis must be {tuple(h.shape)} of {h.dtype}, but is {got}."
+        )
+    if not bool(torch.isfinite(u).all()):
+        raise NonFiniteError("the velocity to lift must be finite, but holds NaN or infinity.")
+    if shares is not None and (len(shares) != layers or abs(sum(shares) - 1) > 1e-9):
+        raise InvalidInputError(
+            f"shares must be {layers} numbers, one a layer, that sum to one, but are {shares!r}."
+        )
+
+
 def check_size(n: Any, name: str) -> int:
     """Return n if it is a positive integer, else raise."""
     if type(n) is not int or n < 1:

@@ -11,6 +11,7 @@ from natgrad.parametrizations.base import (
     Design,
     LinearHypothesis,
     check_features,
+    check_lift,
     check_not_saddle,
     check_positive,
 )
@@ -135,6 +136,7 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
         Raises:
             RankDeficientError: If u cannot be reached.
         """
+        check_lift(u, self.hypothesis(params), shares, self.depth)
         v = self.solve(self.problem(params, u), shares)
         if shares is None:
             refuse_unreachable(self.push(params, v), u)

@@ -13,6 +13,7 @@ from natgrad.parametrizations.base import (
     check_features,
     check_init,
     check_leaves,
+    check_lift,
     check_not_saddle,
     check_positive,
     check_size,
@@ -135,6 +136,7 @@ class Diagonal(LinearHypothesis[Tensor]):
         Raises:
             RankDeficientError: If u moves a coordinate on which the needed products vanish.
         """
+        check_lift(u, params[0], shares, self.depth)
         c = self.partial_products(params)
         if shares is None:
             q, direction = _polar(c)

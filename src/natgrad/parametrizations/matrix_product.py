@@ -13,6 +13,7 @@ from natgrad.parametrizations.base import (
     LinearHypothesis,
     check_depth,
     check_init,
+    check_lift,
     check_not_saddle,
     check_positive,
     check_size,
@@ -202,6 +203,7 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         Raises:
             RankDeficientError: If u cannot be reached.
         """
+        check_lift(u, self.hypothesis(params), shares, self.depth)
         problem = Lift(*partial_products(params), u, damping=damping)
         v = tuple(problem.solve(shares))
         if shares is None and not damping:

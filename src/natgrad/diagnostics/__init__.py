@@ -1,0 +1,27 @@
+"""Numbers that describe a solution: margins, angles, ranks, accuracy, conserved quantities.
+
+All functions take leading dimensions, so that the saved states of a trajectory go in at once.
+"""
+
+from natgrad.diagnostics.accuracy import gaussian_accuracy
+from natgrad.diagnostics.angles import angle, cosine, distance_to_limits
+from natgrad.diagnostics.conserved import balancedness, off_span
+from natgrad.diagnostics.margin import margin, normalized_margins
+from natgrad.diagnostics.rank import effective_rank, numerical_rank, trace_norm
+from natgrad.diagnostics.support import SupportRecovery, support_recovery
+
+__all__ = [
+    "SupportRecovery",
+    "angle",
+    "balancedness",
+    "cosine",
+    "distance_to_limits",
+    "effective_rank",
+    "gaussian_accuracy",
+    "margin",
+    "normalized_margins",
+    "numerical_rank",
+    "off_span",
+    "support_recovery",
+    "trace_norm",
+]

@@ -1,0 +1,20 @@
+"""Where trajectories must end, each by a solver of another kind and with a certificate."""
+
+from natgrad.limits.least_squares import basis_pursuit, least_squares
+from natgrad.limits.max_margin import max_margin
+from natgrad.limits.natural_flow import natural_flow
+from natgrad.limits.nuclear_norm import nuclear_norm
+from natgrad.limits.result import Limit
+from natgrad.limits.separability import Separability, SeparabilityError, separability
+
+__all__ = [
+    "Limit",
+    "Separability",
+    "SeparabilityError",
+    "basis_pursuit",
+    "least_squares",
+    "max_margin",
+    "natural_flow",
+    "nuclear_norm",
+    "separability",
+]

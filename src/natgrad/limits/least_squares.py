@@ -1,0 +1,127 @@
+"""Linear regression without a penalty: ordinary, shortest, and sparsest interpolant."""
+
+import time
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import ConvergenceError, InvalidInputError, RankDeficientError
+from natgrad.limits.inputs import check_design, check_targets
+from natgrad.limits.one_norm import one_norm_equal
+from natgrad.limits.result import Limit, finish
+from natgrad.linalg import default_rtol, lstsq
+from natgrad.linalg.lstsq import require_finite
+
+Kind = Literal["ordinary", "minimum_norm"]
+
+
+def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
+    """Return argmin ‖Xβ − y‖: the only one, or the shortest of all (ridgeless regression).
+
+    Both agree for X of full column rank. The shortest, X⁺y, is the limit of ridge regression as
+    its penalty vanishes, and of gradient flow from zero; for n ≤ d, full row rank and y = ±1 it is
+    also the limit direction of natural gradient flow ([KMH21] Theorem 3).
+
+    Args:
+        x: Inputs, shape `(n, d)`.
+        y: Targets, shape `(n,)`.
+        kind: `"minimum_norm"` (default), or `"ordinary"`, which refuses a deficient rank.
+
+    Returns:
+        Limit: `value` is ‖Xβ − y‖, `certificate` is ‖Xᵀ(Xβ − y)‖ / (‖X‖ ‖y‖).
+
+    Raises:
+        RankDeficientError: If kind is `"ordinary"` and the rank of X is below d.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
+        >>> [round(v, 12) for v in least_squares(x, torch.tensor([1.0]).double()).solution.tolist()]
+        [0.5, 0.5]
+    """
+    began = time.perf_counter()
+    if kind not in get_args(Kind):
+        raise InvalidInputError(f"kind must be 'ordinary' or 'minimum_norm', but is {kind!r}.")
+    a, b = check_design(x), check_targets(y, x)
+    require_finite(b, "y")
+    fit = lstsq(a, b, rtol=default_rtol(*a.shape, dtype=x.dtype))
+    unique = fit.rank == a.shape[1]
+    if kind == "ordinary" and not unique:
+        raise RankDeficientError(
+            f"ordinary least squares needs X of full column rank, but its rank is {fit.rank} < "
+            f"{a.shape[1]}. Use kind='minimum_norm' for the shortest solution."
+        )
+    residual = a @ fit.solution - b
+    size = float(a.norm()) * float(b.norm())
+    certificate = float((a.mT @ residual).norm()) / (size or 1.0)
+    limit = Limit(
+        fit.solution,
+        float(residual.norm()),
+        certificate,
+        "relative gradient",
+        "natgrad.linalg.lstsq",
+        unique=unique,
+    )
+    return finish(limit, x, time.perf_counter() - began)
+
+
+def basis_pursuit(x: Tensor, y: Tensor, *, tolerance: float = 1e-9) -> Limit:
+    """Return argmin ‖β‖₁ subject to Xβ = y: the interpolant that depth 2 prefers.
+
+    Mehrotra's interior point on the dual, max y·ν subject to |Xᵀν| ≤ 1, then the vertex solved
+    exactly. The certificate is the relative gap ‖β‖₁ − y·ν/‖Xᵀν‖_∞, the relative residual of
+    Xβ = y included.
+
+    Args:
+        x: Inputs, shape `(n, d)`.
+        y: Targets, shape `(n,)`.
+        tolerance: Largest certificate accepted.
+
+    Returns:
+        Limit: `value` is ‖β‖₁, `dual` is ν, scaled to ‖Xᵀν‖_∞ = 1.
+
+    Raises:
+        InvalidInputError: If no β interpolates.
+        ConvergenceError: If the certificate stays above the tolerance.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
+        >>> [round(v, 9) for v in basis_pursuit(x, torch.tensor([1.0]).double()).solution.tolist()]
+        [0.0, 0.5]
+    """
+    began = time.perf_counter()
+    a, f = check_design(x), check_targets(y, x)
+    require_finite(f, "y")
+    size = float(a.abs().max()) or 1.0
+    u, s, vh = torch.linalg.svd(a / size, full_matrices=False)
+    rank = int((s > default_rtol(*a.shape, dtype=x.dtype) * float(s[0])).sum())
+    left = u[:, :rank]
+    miss = float((f - left @ (left.mT @ f)).norm()) / (float(f.norm()) or 1.0)
+    if miss > default_rtol(*a.shape, dtype=x.dtype) * 10:
+        raise InvalidInputError(
+            f"no β has Xβ = y: the nearest misses by {miss:.1e} of ‖y‖ (X has rank {rank} and "
+            f"{len(a)} rows). Use limits.least_squares."
+        )
+    if float(f.norm()) == 0:
+        zero = Limit(a.new_zeros(a.shape[1]), 0.0, 0.0, "relative duality gap", "zero", dual=0 * f)
+        return finish(zero, x, time.perf_counter() - began)
+    rows = a / size if rank == len(a) else s[:rank, None] * vh[:rank]  # independent rows
+    scale = float(f.norm())
+    goal = f / scale if rank == len(a) else left.mT @ f / scale
+    b, nu = one_norm_equal(rows, goal)
+    nu = nu if rank == len(a) else left @ nu
+    return finish(_pursuit(a, f, b * scale / size, nu, tolerance), x, time.perf_counter() - began)
+
+
+def _pursuit(a: Tensor, f: Tensor, b: Tensor, nu: Tensor, tolerance: float) -> Limit:
+    nu = nu / float((a.mT @ nu).abs().max())
+    norm = float(b.abs().sum())
+    miss = float((a @ b - f).norm()) / float(f.norm())
+    certificate = max(0.0, 1 - float(f @ nu) / norm) + miss
+    if not certificate <= tolerance:
+        raise ConvergenceError(
+            f"basis pursuit was solved only to {certificate:.1e} relative. Rescale features to "
+            "comparable sizes, or raise the tolerance."
+        )
+    name, solver = "relative duality gap", "interior point, vertex"
+    return Limit(b, norm, certificate, name, solver, dual=nu, basis=b.nonzero()[:, 0])

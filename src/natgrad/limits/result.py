@@ -1,0 +1,56 @@
+"""What every limit returns: the solution and the evidence that it is one."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """Where a trajectory must end, with an optimality certificate.
+
+    Attributes:
+        solution: The limit: a vector `(d,)`, or a matrix for completion.
+        value: The objective at the solution; its meaning is the limit's own (see each function).
+        certificate: The number that bounds the error: a relative duality gap, or a relative
+            optimality residual. Zero is perfect.
+        certificate_name: What the certificate is, in words.
+        solver: The method that answered.
+        seconds: Wall-clock time spent.
+        dual: Multipliers that prove optimality, one a datum (a matrix for completion).
+        basis: Indices of the data that hold the solution in place.
+        unique: Whether the program has one solution only; None if not examined.
+        local: True if the solution is the best of several local ones, not proven global.
+        starts: Objective reached from each start of a local method.
+
+    Example:
+        >>> import torch
+        >>> from natgrad.limits import least_squares
+        >>> fit = least_squares(torch.eye(2), torch.tensor([1.0, 2.0]))
+        >>> fit.certificate_name, fit.certificate, fit.unique
+        ('relative gradient', 0.0, True)
+    """
+
+    solution: Tensor
+    value: float
+    certificate: float
+    certificate_name: str
+    solver: str
+    seconds: float = 0.0
+    dual: Tensor | None = None
+    basis: Tensor | None = None
+    unique: bool | None = None
+    local: bool = False
+    starts: tuple[float, ...] = ()
+
+
+def finish(limit: Limit, like: Tensor, seconds: float) -> Limit:
+    """Return the limit in the dtype and device of `like`, with the time it took."""
+    dual, basis = limit.dual, limit.basis
+    return replace(
+        limit,
+        solution=limit.solution.to(like.device, like.dtype),
+        dual=None if dual is None else dual.to(like.device, like.dtype),
+        basis=None if basis is None else basis.to(like.device),
+        seconds=seconds,
+    )

@@ -1,6 +1,6 @@
 """natgrad: exact natural gradients, and the solutions they pick."""
 
-from natgrad import fisher, reference
+from natgrad import diagnostics, fisher, limits, reference
 from natgrad.directions import GaussianInputs, LayerShares, euclidean, natural
 from natgrad.flows import (
     Trajectory,
@@ -32,10 +32,12 @@ __all__ = [
     "Network",
     "Trajectory",
     "descend",
+    "diagnostics",
     "direction_settled",
     "euclidean",
     "fisher",
     "integrate",
+    "limits",
     "loss_below",
     "margin_above",
     "natural",

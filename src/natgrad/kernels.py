@@ -176,7 +176,7 @@ def _gram_factor(
     if inverse is None or condition(gram, inverse) > 1e-10 / torch.finfo(gram.dtype).eps:
         return None
     factor: Tensor = torch.linalg.cholesky(gram)
-    parts = torch.split(factor, [len(x) * k for x in inputs])  # type: ignore[no-untyped-call]
+    parts = torch.split(factor, [len(x) * k for x in inputs])
     return [part.reshape(-1, k, len(gram)) for part in parts]
 
 

@@ -160,12 +160,14 @@ class Lift:
         both = torch.cat([a, b])
         inverse, info = torch.linalg.inv_ex(both)
         norms = both.abs().sum(-2).amax(-1) * inverse.abs().sum(-2).amax(-1)
-        limit = 1e-6 / torch.finfo(self.u.dtype).eps
+        limit = 1e-3 / torch.finfo(self.u.dtype).eps
         if bool(info.any()) or not bool((norms < limit).all()):
             return None
         a_inverse, b_inverse = inverse.chunk(2)
+        v = (a_inverse @ self.u) @ b_inverse
+        v = v + (a_inverse @ (self.u - a @ v @ b)) @ b_inverse  # refined once
         weights = self.u.new_tensor(list(shares))[:, None, None]
-        return list((weights * ((a_inverse @ self.u) @ b_inverse)).unbind())
+        return list((weights * v).unbind())
 
     def _alone(self, i: int) -> Tensor:
         """Return Aᵢ⁺ U Bᵢ⁺, refusing a layer that cannot produce U."""

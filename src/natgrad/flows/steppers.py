@@ -1,22 +1,15 @@
 """Adaptive steppers with one interface: SciPy's solvers, and Runge–Kutta–Chebyshev."""
 
 import math
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import scipy.integrate
 import torch
 from torch import Tensor
 
 from natgrad.flows.rkc import Field, SpectralRadius, local_error, rkc_step, stages
 
-_SCIPY = {
-    "dopri": scipy.integrate.RK45,
-    "dop853": scipy.integrate.DOP853,
-    "radau": scipy.integrate.Radau,
-    "bdf": scipy.integrate.BDF,
-    "lsoda": scipy.integrate.LSODA,
-}
+_SCIPY = {"dopri": "RK45", "dop853": "DOP853", "radau": "Radau", "bdf": "BDF", "lsoda": "LSODA"}
 
 
 class Stepper(Protocol):
@@ -65,9 +58,12 @@ class ScipyStepper:
         def numpy_field(t: float, state: np.ndarray) -> np.ndarray:
             return field(t, torch.from_numpy(state).to(y)).double().cpu().numpy()
 
+        import scipy.integrate  # here, to keep `import natgrad` light
+
         start = y.double().cpu().numpy()
-        self._solver = _SCIPY[method](numpy_field, 0.0, start, end, rtol=rtol, atol=atol)
-        self._dense: scipy.integrate.DenseOutput | None = None
+        solver = getattr(scipy.integrate, _SCIPY[method])
+        self._solver = solver(numpy_field, 0.0, start, end, rtol=rtol, atol=atol)
+        self._dense: Any = None
         self.previous = 0.0
         self.error = 0.0
         self._rtol = rtol

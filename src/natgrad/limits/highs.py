@@ -1,14 +1,21 @@
 """HiGHS, through SciPy, for programs that our interior point leaves unsolved."""
 
+from typing import Any
+
 import numpy as np
 import torch
-from scipy.optimize import linprog
 from torch import Tensor
+
+
+def _solve(*arguments: Any, **options: Any) -> Any:
+    from scipy.optimize import linprog  # here, to keep `import natgrad` light
+
+    return linprog(*arguments, **options)
 
 
 def least_cost(a: Tensor, c: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return b and multipliers of min c·b subject to Ab ≥ 1, or None if there is no optimum."""
-    answer = linprog(
+    answer = _solve(
         c.numpy(),
         A_ub=-a.numpy(),
         b_ub=-np.ones(len(a)),
@@ -23,7 +30,7 @@ def least_cost(a: Tensor, c: Tensor) -> tuple[Tensor, Tensor] | None:
 def split(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return b, t and multipliers of max Σt subject to Ab ≥ t, 0 ≤ t ≤ 1, or None."""
     n, d = a.shape
-    answer = linprog(
+    answer = _solve(
         np.concatenate([np.zeros(d), -np.ones(n)]),
         A_ub=np.hstack([-a.numpy(), np.eye(n)]),
         b_ub=np.zeros(n),
@@ -39,7 +46,7 @@ def split(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
 def widest(slack: Tensor, g: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return z and multipliers of max τ subject to slack + Gz ≥ τ, or None."""
     m, k = g.shape
-    answer = linprog(
+    answer = _solve(
         np.concatenate([np.zeros(k), [-1.0]]),
         A_ub=np.hstack([-g.numpy(), np.ones((m, 1))]),
         b_ub=slack.numpy(),

@@ -18,7 +18,6 @@ Rows of similar weight are chosen among by pivoted QR, so that T stays small.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import scipy.linalg
 import torch
 from torch import Tensor
 
@@ -225,6 +224,8 @@ def _heaviest_independent_rows(
     what the basis so far leaves of the scaled rows picks the next basis rows, and stops where a
     row's remainder is rounding error, at `rtol` × its own norm.
     """
+    import scipy.linalg  # here, to keep `import natgrad` light
+
     order = torch.argsort(ell, descending=True, stable=True)
     window = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
     basis = rows.new_zeros(rows.shape[1], 0)

@@ -17,10 +17,15 @@ from natgrad.flows.closed_forms import (
     natural_flow_of_logistic_regression,
     natural_logits,
 )
-from natgrad.likelihoods import Bernoulli, Gaussian
+from natgrad.likelihoods import Bernoulli, Gaussian, Likelihood
 from natgrad.limits import least_squares, max_margin, natural_flow
 from natgrad.parametrizations import DeepLinear, Diagonal, Direct, MatrixProduct
 from natgrad.parametrizations.entries import scatter
+from natgrad.parametrizations.propagation import (
+    backward_covariances,
+    forward_covariances,
+    layerwise_direction,
+)
 from natgrad.verify.identity import distance, identity, normal
 
 _SHAPES = ((4, 7), (12, 5))  # N < D and N ≥ D
@@ -321,3 +326,53 @@ def theorem_4_flow() -> float:
     w = 0.5 + normal(2)(2, 9).abs()
     path = integrate(natural, Bernoulli(), Diagonal(2), w, (x, y), until=5.0, rtol=1e-9)
     return distance(x @ path.final.prod(0), natural_logits(x @ w.prod(0), y, 5.0))
+
+
+@identity(
+    "natgrad/bottleneck-rate",
+    "bottlenecks: (10) with pseudo-inverses decays at 2 min(k_in, k_out)/L, min_norm at 2",
+    source="[BLH18] (19), suppl. (45) suggest rate 2 for both",
+    tolerance=0.02,
+)
+def bottleneck_rate() -> float:
+    worst = 0.0
+    for widths, slow in (((5, 2, 5), 1.0), ((4, 4, 2, 4), 2 / 3)):
+        network = DeepLinear(widths)
+        generator = torch.Generator().manual_seed(0)
+        teacher = network.init_gaussian(generator=generator)
+        x = torch.randn(50, widths[0], dtype=torch.float64, generator=generator)
+        y = network.predict(teacher, x)
+        noise = (torch.randn(a.shape, dtype=a.dtype, generator=generator) for a in teacher)
+        w = tuple(a + 0.1 * b for a, b in zip(teacher, noise, strict=True))
+        # The slowest mode must be alone: late times for slow rates.
+        for direction, rate, end in ((_layerwise, slow, 16.0), (natural, 2.0, 8.0)):
+            path = integrate(
+                direction,
+                Gaussian(),
+                network,
+                w,
+                (x, y),
+                until=end,
+                times=torch.tensor([end - 3, end]),
+                method="dop853",
+                rtol=1e-7,
+            )
+            measured = float(torch.log(path.losses[0] / path.losses[1])) / 3
+            worst = max(worst, abs(measured / rate - 1))
+    return worst
+
+
+def _layerwise(
+    likelihood: Likelihood,
+    network: DeepLinear,
+    w: tuple[Tensor, ...],
+    batch: tuple[Tensor, Tensor],
+) -> tuple[Tensor, ...]:
+    """Return (10) with pseudo-inverses, which `natural` refuses to call a natural gradient."""
+    x, _ = batch
+    eye = torch.eye(network.widths[-1], dtype=x.dtype)
+    errors = backward_covariances(w, eye)
+    inputs = forward_covariances(w, x.mT @ x / len(x))
+    return tuple(
+        layerwise_direction(euclidean(likelihood, network, w, batch), errors, inputs, rtol=1e-7)
+    )

@@ -141,7 +141,7 @@ class DualFlow:
         self._active = x
         self.u = x @ self.layers.beta(self.v)
         self._rate = self._slope(self.u, x)
-        self._last: tuple[Tensor, Tensor, Tensor, float, float] | None = None
+        self._last: tuple[Tensor, Tensor, Tensor, Tensor, float, float] | None = None
 
     @property
     def w(self) -> Tensor:
@@ -164,8 +164,7 @@ class DualFlow:
         self._gather(self.u)
         weight = sigma * torch.sigmoid(self.u)
         drift = float(weight @ (self.x @ (speed * rate)))
-        theta = total / drift if drift > 0 else 1e30
-        theta = min(theta, 1e30)
+        theta = min(total / drift, 1e30) if drift > 0 else 1e30
         radius = theta * self._radius(weight, speed)
         x = self._active
 
@@ -191,8 +190,7 @@ class DualFlow:
             self._h = h * (0.2 if not math.isfinite(error) else max(0.2, 0.8 * error ** (-1 / 3)))
         else:
             return "the step size fell below what the dtype resolves"
-        self._last = (v, z, f0, theta, h)
-        self._f1 = f1
+        self._last = (v, z, f0, f1, theta, h)
         self.previous = self.t
         self.t = end if last else self.t + theta * math.expm1(h)
         self.v, self.u, self._rate = arrived, u, slope
@@ -205,10 +203,10 @@ class DualFlow:
         """Return the layers at a time within the last step, by a cubic in stretched time."""
         if self._last is None or t >= self.t:
             return self.w
-        v, z, f0, theta, h = self._last
+        v, z, f0, f1, theta, h = self._last
         s = math.log1p((t - self.previous) / theta) / h
         b, c, d = s * (1 - s) ** 2, s * s * (3 - 2 * s), s * s * (s - 1)
-        between = b * h * f0 + c * z + d * h * self._f1
+        between = b * h * f0 + c * z + d * h * f1
         return self.layers.layers(self.layers.advance(v, between))
 
     def _error(self, estimate: Tensor, v: Tensor, arrived: Tensor, speed: Tensor) -> float:

@@ -46,10 +46,7 @@ class Recorder(Generic[P]):
         self._states.append(params)
         self._losses.append(float(self.likelihood(self.parametrization.predict(params, x), y)))
         for name, function in self._record.items():
-            value = torch.as_tensor(function(params)).detach()
-            self._recorded[name].append(
-                value.to(torch.get_default_dtype()) if not value.is_floating_point() else value
-            )
+            self._recorded[name].append(torch.as_tensor(function(params)).detach())
 
     def due(self, until: float) -> list[float]:
         """Return the wanted times up to `until` that were not yet saved."""

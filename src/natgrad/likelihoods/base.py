@@ -146,9 +146,13 @@ class Likelihood(ABC):
     def root(self, output: Tensor) -> Root:
         """Return a square root of the Fisher at these outputs; no labels needed."""
 
-    @abstractmethod
     def sample(self, output: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw labels from the model's own distribution, in the form the loss takes."""
+        require_finite(flatten_outputs(output), "outputs")
+        return self._sample(output, generator)
+
+    @abstractmethod
+    def _sample(self, output: Tensor, generator: torch.Generator | None) -> Tensor: ...
 
     @abstractmethod
     def _losses(self, f: Tensor, y: Tensor) -> Tensor: ...

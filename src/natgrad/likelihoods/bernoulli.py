@@ -53,7 +53,7 @@ class Bernoulli(Likelihood):
         magnitude = flatten_outputs(output).abs()
         return Root(None, -magnitude / 2 - torch.log1p(torch.exp(-magnitude)))
 
-    def sample(self, output: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def _sample(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
         """Draw labels, in the outputs' shape: ±1, or 0 and 1 with `zero_one`."""
         ones = torch.bernoulli(torch.sigmoid(output), generator=generator)
         return ones if self.zero_one else 2 * ones - 1

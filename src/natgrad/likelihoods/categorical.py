@@ -53,7 +53,7 @@ class Categorical(Likelihood):
         rotation: Tensor = torch.linalg.qr(ones, mode="complete")[0]
         return rotation[:, 1:].mT
 
-    def sample(self, output: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def _sample(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
         """Draw class indices, shape `(n,)`."""
         p = torch.softmax(flatten_outputs(output), dim=1)
         return torch.multinomial(p, 1, generator=generator)[:, 0]

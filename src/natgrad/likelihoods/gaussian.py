@@ -62,7 +62,7 @@ class Gaussian(Likelihood):
         root = self.precision_root(f, f.shape[1])
         return Root(None if root is None else root[None], torch.zeros_like(f))
 
-    def sample(self, output: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def _sample(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
         """Draw labels from N(output, Σ̃), in the outputs' shape."""
         noise = torch.randn(
             output.shape, dtype=output.dtype, device=output.device, generator=generator

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from natgrad.errors import DtypeError, InvalidInputError, NonFiniteError, ShapeError
+from natgrad.errors import (
+    DtypeError,
+    InvalidInputError,
+    NonFiniteError,
+    ShapeError,
+    VelocityOverflowError,
+)
 
 # Times 1/eps: the condition number of a Gram matrix up to which refinement gains two digits a step.
 _SAFE_GRAM_CONDITION = 1e-2
@@ -67,6 +73,7 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
     Raises:
         ShapeError: If the shapes do not fit.
         NonFiniteError: If `a` or `b` holds NaN or an infinity.
+        VelocityOverflowError: If the solution overflows the dtype.
 
     Example:
         >>> a = torch.tensor([[1.0, 1.0], [2.0, 2.0]], dtype=torch.float64)
@@ -100,6 +107,11 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
     fast = _semi_normal(unit_a, unit_b, rtol)
     scaled, rank = (fast, min(a.shape)) if fast is not None else _by_svd(unit_a, unit_b, rtol)
     solution = scaled * (size_b / size_a)
+    if not bool(torch.isfinite(solution).all()):
+        raise VelocityOverflowError(
+            f"the least-squares solution overflows {a.dtype}. Use a wider dtype, or rescale the "
+            "system."
+        )
     return LeastSquares(solution[:, 0] if b.ndim == 1 else solution, rank, rtol)
 
 

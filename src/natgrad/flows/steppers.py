@@ -64,7 +64,6 @@ class ScipyStepper:
         solver = getattr(scipy.integrate, _SCIPY[method])
         self._solver = solver(numpy_field, 0.0, start, end, rtol=rtol, atol=atol)
         self._dense: Any = None
-        self.previous = 0.0
         self.error = 0.0
         self._rtol = rtol
 
@@ -85,7 +84,6 @@ class ScipyStepper:
 
     def step(self) -> str | None:
         """Take one step."""
-        self.previous = self.t
         message = self._solver.step()
         if self._solver.status == "failed":
             return str(message)

@@ -45,6 +45,7 @@ class Rule:
         met: Says whether the run should stop now.
         reason: The rule in words.
         status: How the trajectory is marked if the rule ends it.
+        until: A time past which the rule lets no run go.
     """
 
     met: Callable[[Progress], bool]
@@ -54,28 +55,23 @@ class Rule:
 
     def __or__(self, other: "Rule") -> "Rule":
         """Return a rule that stops as soon as either does."""
-        first, second = self, other
-
-        def met(progress: Progress) -> bool:
-            hit = [rule.met(progress) for rule in (first, second)]
-            return any(hit)
-
-        until = min(self.until, other.until)
-        return Rule(met, f"{self.reason} or {other.reason}", self._joint(other), until)
+        return self._joined(other, any, "or", min(self.until, other.until))
 
     def __and__(self, other: "Rule") -> "Rule":
         """Return a rule that stops when both do."""
-        first, second = self, other
+        return self._joined(other, all, "and", max(self.until, other.until))
 
-        def met(progress: Progress) -> bool:
-            hit = [rule.met(progress) for rule in (first, second)]
-            return all(hit)
-
-        until = max(self.until, other.until)
-        return Rule(met, f"{self.reason} and {other.reason}", self._joint(other), until)
-
-    def _joint(self, other: "Rule") -> Status:
-        return self.status if self.status == other.status else Status.CONVERGED
+    def _joined(
+        self, other: "Rule", join: Callable[[list[bool]], bool], word: str, until: float
+    ) -> "Rule":
+        status = self.status if self.status == other.status else Status.CONVERGED
+        return Rule(
+            # Both are asked every time: rules that remember must see every step.
+            lambda progress: join([self.met(progress), other.met(progress)]),
+            f"{self.reason} {word} {other.reason}",
+            status,
+            until,
+        )
 
 
 def loss_below(bound: float) -> Rule:

@@ -8,7 +8,6 @@ from natgrad import reference
 from natgrad.directions import GaussianInputs, LayerShares, euclidean, natural
 from natgrad.kernels import natural_ntk, ntk
 from natgrad.likelihoods import Bernoulli, Gaussian
-from natgrad.linalg import lstsq
 from natgrad.parametrizations import Diagonal, Direct, MatrixProduct, Network
 from natgrad.parametrizations.entries import scatter
 from natgrad.parametrizations.products import multiply, partial_products
@@ -100,9 +99,9 @@ def extreme_margins() -> float:
     x, y = torch.cat([heavy, light]), torch.ones(12, dtype=torch.float64)
     v = natural(Bernoulli(), Direct(), beta, (x, y))
     # The heavy rows are independent and reach velocity 1; the light ones decide the rest.
-    particular = lstsq(heavy, torch.ones(3, dtype=torch.float64)).solution
+    particular = torch.linalg.pinv(heavy) @ torch.ones(3, dtype=torch.float64)
     null = torch.linalg.svd(heavy)[2][3:].mT
-    rest = lstsq(light @ null, 1 - light @ particular).solution
+    rest = torch.linalg.pinv(light @ null) @ (1 - light @ particular)
     return distance(v, particular + null @ rest)
 
 

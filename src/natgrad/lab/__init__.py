@@ -1,0 +1,1 @@
+"""From a config to a figure: cells, sweeps, engines, store, claims, report; no mathematics."""

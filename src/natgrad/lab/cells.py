@@ -1,0 +1,99 @@
+"""A cell: a pure function of a config, named so that any process can find it again."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy.typing as npt
+
+from natgrad.errors import InvalidInputError
+
+Result = Mapping[str, npt.NDArray[Any]]
+"""What a cell returns: arrays by name."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One unit of work of a sweep.
+
+    Attributes:
+        function: A function at the top of a module that takes the config and returns arrays by
+            name. It must depend on nothing else: same config, same bits.
+        config: A frozen dataclass of numbers, strings, booleans, None, tuples of these, and other
+            such dataclasses.
+        label: A few words for people: progress, failures.
+
+    Example:
+        >>> import numpy as np
+        >>> @dataclass(frozen=True)
+        ... class Square:
+        ...     x: float
+        >>> def square(config):
+        ...     return {"y": np.asarray(config.x**2)}
+        >>> canonical(Cell(square, Square(x=3.0), "3²").config)
+        '{"x":3.0}'
+    """
+
+    function: Callable[[Any], Result]
+    config: Any
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return `module:function`, by which workers import it."""
+        module = self.function.__module__
+        if module == "__main__":  # run by python -m: workers know it by its real name
+            spec = getattr(sys.modules["__main__"], "__spec__", None)
+            module = spec.name if spec else module
+        return f"{module}:{self.function.__qualname__}"
+
+    def run(self) -> Result:
+        """Return what the function makes of the config."""
+        return self.function(self.config)
+
+
+def canonical(config: Any) -> str:
+    """Return the one JSON text of a config: sorted keys, floats by their shortest exact digits.
+
+    Raises:
+        InvalidInputError: If it is no dataclass, or holds what has no such text.
+    """
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        raise InvalidInputError(f"a config is an instance of a dataclass, not {config!r}.")
+    return json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}  # JSON has no infinity
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InvalidInputError(
+        f"a config holds numbers, strings, booleans, None and tuples of these, not {value!r}."
+    )
+
+
+def digest(*texts: str) -> str:
+    """Return a hash of texts that no other list of texts shares."""
+    hasher = hashlib.sha256()
+    for text in texts:
+        raw = text.encode()
+        hasher.update(f"{len(raw)}:".encode() + raw)
+    return hasher.hexdigest()
+
+
+def find(name: str) -> Callable[[Any], Result]:
+    """Return the function that `Cell.name` names."""
+    module, _, function = name.partition(":")
+    found: Callable[[Any], Result] = getattr(import_module(module), function)
+    return found

@@ -1,0 +1,118 @@
+"""Claims: a sentence, the number computed for it, and the bound that makes it true."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import InvalidInputError
+
+Relation = Literal["<=", ">=", "<", ">", "within"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A statement about a figure, with its number.
+
+    Attributes:
+        id: Short name, unique within the figure.
+        statement: The sentence.
+        source: Where the paper says it, or "natgrad" for what we found.
+        value: The number computed; NaN where there is none.
+        relation: How `value` relates to `bound` when the claim holds.
+        bound: A number; for "within", the pair (low, high).
+        sd: Standard deviation over seeds.
+        n: Number of seeds behind `value`.
+        presets: Where the claim is judged; elsewhere the sizes are too small to tell.
+        expected: False for a statement of the paper that we refute.
+
+    Example:
+        >>> claim = Claim(
+        ...     id="accuracy", statement="depth 2 reaches 85 %", source="[KMH21] Figure 4",
+        ...     value=0.87, relation=">=", bound=0.85,
+        ... )
+        >>> claim.holds("paper"), claim.holds("quick")
+        (True, None)
+    """
+
+    id: str
+    statement: str
+    source: str
+    value: float
+    relation: Relation
+    bound: float | tuple[float, float]
+    sd: float | None = None
+    n: int = 1
+    presets: tuple[str, ...] = ("paper",)
+    expected: bool = True
+
+    def __post_init__(self) -> None:
+        if (self.relation == "within") != isinstance(self.bound, tuple):
+            raise InvalidInputError(
+                f"claim {self.id}: 'within' takes a pair (low, high) and the other relations one "
+                f"number; {self.relation!r} came with {self.bound!r}."
+            )
+
+    def holds(self, preset: str) -> bool | None:
+        """Return whether the number satisfies the bound; None where the claim is not judged."""
+        return self.satisfied if preset in self.presets else None
+
+    @property
+    def satisfied(self) -> bool:
+        """Return whether the number satisfies the bound, judged or not; never for NaN."""
+        if math.isnan(self.value):
+            return False
+        if isinstance(self.bound, tuple):
+            return self.bound[0] <= self.value <= self.bound[1]
+        return {
+            "<=": self.value <= self.bound,
+            ">=": self.value >= self.bound,
+            "<": self.value < self.bound,
+            ">": self.value > self.bound,
+        }[self.relation]
+
+    def as_expected(self, preset: str) -> bool:
+        """Return whether the verdict is the expected one, or there is none."""
+        return self.holds(preset) in (None, self.expected)
+
+    def to_json(self, preset: str) -> dict[str, Any]:
+        """Return the entry of `report.json`; numbers that JSON cannot hold become null."""
+        bound = list(self.bound) if isinstance(self.bound, tuple) else self.bound
+        return {
+            "id": self.id,
+            "statement": self.statement,
+            "value": finite(self.value),
+            "sd": finite(self.sd),
+            "n": self.n,
+            "relation": self.relation,
+            "bound": bound,
+            "holds": self.holds(preset),
+            "expected": self.expected,
+            "source": self.source,
+        }
+
+
+def over_seeds(
+    values: Sequence[float] | npt.NDArray[Any],
+    statistic: Literal["mean", "median", "min", "max"] = "mean",
+) -> dict[str, Any]:
+    """Return `value`, `sd` and `n` of one number a seed, to pass on to `Claim`.
+
+    Example:
+        >>> over_seeds([1.0, 2.0, 3.0])
+        {'value': 2.0, 'sd': 1.0, 'n': 3}
+    """
+    array = np.asarray(values, dtype=np.float64).ravel()
+    if array.size == 0:
+        return {"value": math.nan, "sd": None, "n": 0}
+    value = float(getattr(np, statistic)(array))
+    sd = float(array.std(ddof=1)) if array.size > 1 else None
+    return {"value": value, "sd": sd, "n": int(array.size)}
+
+
+def finite(value: float | None) -> float | None:
+    """Return the number, or None in place of NaN and infinities."""
+    return value if value is not None and math.isfinite(value) else None

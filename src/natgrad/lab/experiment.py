@@ -1,0 +1,64 @@
+"""What a figure is: configs by preset, a computation made of sweeps, claims, a drawing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.cells import Cell, Result
+from natgrad.lab.claims import Claim
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Preset = Literal["smoke", "quick", "paper"]
+PRESETS: tuple[Preset, ...] = ("smoke", "quick", "paper")
+
+C = TypeVar("C")
+
+
+class Sweep(Protocol):
+    """Run cells, wherever that may be, and return their results in order."""
+
+    def __call__(self, cells: Sequence[Cell], title: str = "") -> list[Result]:
+        """Return one result a cell, stored ones reused; raise `CellsFailedError` if one failed."""
+        ...
+
+
+def no_departures(config: Any, arrays: Arrays) -> Sequence[str]:
+    """Return nothing: the figure chooses nothing that the paper leaves open."""
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Generic[C]):
+    """A figure as data.
+
+    Attributes:
+        name: As typed on the command line: "kmh21/fig4".
+        title: What it shows, in a sentence without a full stop.
+        source: Where it is printed.
+        presets: A config for each preset. Its fields are the command line's options, and their
+            docstrings its help.
+        minutes: Expected minutes on two cores, by preset.
+        compute: Return the arrays of the figure, from sweeps over cells.
+        claims: Return the claims that these arrays decide.
+        draw: Return the picture of these arrays, computing nothing.
+        departures: Return sentences: what we chose where the paper is silent, and where our
+            result differs from its text.
+    """
+
+    name: str
+    title: str
+    source: str
+    presets: Mapping[Preset, C]
+    minutes: Mapping[Preset, float]
+    compute: Callable[[C, Sweep], Arrays]
+    claims: Callable[[C, Arrays], Sequence[Claim]]
+    draw: Callable[[C, Arrays], "Figure"]
+    departures: Callable[[C, Arrays], Sequence[str]] = no_departures
+
+    @property
+    def folder(self) -> str:
+        """Return the name of its folder below the output folder: "kmh21-fig4"."""
+        return self.name.replace("/", "-")

@@ -1,0 +1,103 @@
+"""Regression problems whose answer is a random deep linear network. [BLH18] §5."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Inputs as rows, targets as rows.
+
+    Attributes:
+        train_inputs: Shape `(n, n₀)`.
+        train_targets: Shape `(n, n_L)`.
+        test_inputs: As for training.
+        test_targets: As for training.
+        floor: The smallest expected ½|y − f(x)|², that of the teacher: half the noise's variance
+            times the number of outputs.
+    """
+
+    train_inputs: Tensor
+    train_targets: Tensor
+    test_inputs: Tensor
+    test_targets: Tensor
+    floor: float
+
+
+def correlated_inputs(n: int, width: int, generator: torch.Generator) -> Tensor:
+    """Return Gaussian rows whose covariance has random eigenvectors and eigenvalues e^{−5i/width}.
+
+    Example:
+        >>> x = correlated_inputs(1000, 20, torch.Generator().manual_seed(0))
+        >>> x.shape, x.dtype
+        (torch.Size([1000, 20]), torch.float64)
+    """
+    square = torch.randn(width, width, dtype=torch.float64, generator=generator)
+    q, r = torch.linalg.qr(square)
+    q = q * torch.sign(torch.diagonal(r))  # now uniform over the orthogonal matrices
+    scales = torch.exp(-2.5 * torch.arange(1, width + 1, dtype=torch.float64) / width)
+    return torch.randn(n, width, dtype=torch.float64, generator=generator) * scales @ q.mT
+
+
+def gaussian_factors(widths: Sequence[int], generator: torch.Generator) -> tuple[Tensor, ...]:
+    """Return W₁ … W_L of Gaussian entries with variance 1/fan-in."""
+    return tuple(
+        torch.randn(out, into, dtype=torch.float64, generator=generator) / math.sqrt(into)
+        for into, out in pairwise(widths)
+    )
+
+
+def orthogonal_factors(widths: Sequence[int], generator: torch.Generator) -> tuple[Tensor, ...]:
+    """Return W₁ … W_L with orthonormal rows or columns, whichever are fewer, at random."""
+    factors = []
+    for into, out in pairwise(widths):
+        tall = torch.randn(max(into, out), min(into, out), dtype=torch.float64, generator=generator)
+        q, r = torch.linalg.qr(tall)
+        q = q * torch.sign(torch.diagonal(r))
+        factors.append(q if out >= into else q.mT.contiguous())
+    return tuple(factors)
+
+
+def teach(
+    teacher: Sequence[Tensor],
+    generator: torch.Generator,
+    *,
+    examples: int = 10_000,
+    tests: int = 1_000,
+    noise: float = 1e-6,
+) -> Regression:
+    """Return examples of a deep linear teacher on correlated inputs. [BLH18] §5.
+
+    Args:
+        teacher: W₁ … W_L, the first applied first.
+        generator: Source of inputs and noise.
+        examples: Number of training pairs.
+        tests: Number of test pairs.
+        noise: Variance of the Gaussian noise on each output.
+
+    Raises:
+        InvalidInputError: If the noise is negative or there are no examples.
+    """
+    if noise < 0 or examples < 1 or tests < 1:
+        raise InvalidInputError(
+            f"a teacher needs noise ≥ 0 and at least one example and one test, but noise={noise}, "
+            f"examples={examples}, tests={tests} came."
+        )
+    width = teacher[0].shape[1]
+    x = correlated_inputs(examples + tests, width, generator)
+    y = x
+    for factor in teacher:
+        y = y @ factor.mT
+    outputs = y.shape[1]
+    y = y + math.sqrt(noise) * torch.randn(
+        len(x), outputs, dtype=torch.float64, generator=generator
+    )
+    floor = 0.5 * noise * outputs
+    return Regression(x[:examples], y[:examples], x[examples:], y[examples:], floor)

@@ -1,0 +1,55 @@
+"""Where cells run: in this process, in processes of this machine, or on a Dask cluster."""
+
+from collections.abc import Callable
+
+from natgrad.errors import InvalidInputError, UnsupportedError
+from natgrad.lab.engines.base import Engine, Job, Outcome
+from natgrad.lab.engines.local import Local
+from natgrad.lab.engines.serial import Serial
+
+__all__ = ["ENGINES", "Engine", "Job", "Local", "Outcome", "Serial", "start_engine"]
+
+ENGINES = ("local", "serial", "dask")
+
+
+def start_engine(
+    name: str = "local", *, workers: int | None = None, scheduler: str | None = None
+) -> Engine:
+    """Return an engine by name.
+
+    Args:
+        name: "local", "serial" or "dask".
+        workers: Number of worker processes; by default that of cores.
+        scheduler: Address of a running Dask scheduler; by default "dask" starts a cluster here.
+
+    Raises:
+        InvalidInputError: If the arguments do not go together.
+        UnsupportedError: If Dask is not installed.
+        SchedulerError: If no scheduler answers at the address.
+
+    Example:
+        >>> with start_engine("serial") as engine:
+        ...     engine.workers
+        1
+    """
+    if scheduler is not None and name != "dask":
+        raise InvalidInputError(f"a scheduler goes with the engine dask, not with {name}.")
+    if name == "dask":
+        return _dask()(scheduler, workers)
+    if name == "local":
+        return Local(workers)
+    if name == "serial":
+        if workers not in (None, 1):
+            raise InvalidInputError(f"the engine serial has one worker, not {workers}.")
+        return Serial()
+    raise InvalidInputError(f"there is no engine {name!r}; there are {', '.join(ENGINES)}.")
+
+
+def _dask() -> Callable[[str | None, int | None], Engine]:
+    try:
+        from natgrad.lab.engines.dask import Dask
+    except ImportError as error:
+        raise UnsupportedError(
+            "the engine dask needs Dask, which is not installed: pip install 'natgrad[dask]'."
+        ) from error
+    return Dask

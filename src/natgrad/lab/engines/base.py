@@ -1,0 +1,144 @@
+"""What every engine takes and gives: a job, an outcome, and the one function that runs a job."""
+
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from natgrad.errors import InvalidInputError
+from natgrad.lab.cells import Cell, Result
+from natgrad.lab.failures import Kind
+from natgrad.lab.sources import fingerprint
+from natgrad.lab.store import Identity, Store, encode, identify, shared
+
+_LAB = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell on its way to a worker.
+
+    Attributes:
+        cell: The cell.
+        identity: What its result depends on; the worker checks that it has the same sources.
+        mark: Path of the store's mark: who sees it shares the store.
+    """
+
+    cell: Cell
+    identity: Identity
+    mark: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job.
+
+    Attributes:
+        kind: "done", or how it failed.
+        seconds: How long the cell ran.
+        data: Contents of the file to store, if the worker does not share the store.
+        message: What went wrong, in one line.
+        traceback: The last frames of an exception.
+    """
+
+    kind: Literal["done"] | Kind
+    seconds: float = 0.0
+    data: bytes | None = None
+    message: str = ""
+    traceback: str = ""
+
+
+class Engine(ABC):
+    """Run jobs somewhere.
+
+    A future holds an `Outcome`, whatever the cell did. It holds an exception only for what
+    concerns every cell: the disk is full, workers do not start, the scheduler has gone.
+
+    Attributes:
+        name: As typed on the command line.
+        workers: How many cells run at once.
+    """
+
+    name: str
+    workers: int
+
+    @abstractmethod
+    def submit(self, job: Job, timeout: float | None = None) -> "Future[Outcome]":
+        """Run a job, now or when a worker is free; kill it after `timeout` seconds of running."""
+
+    @abstractmethod
+    def cancel(self, futures: "Iterable[Future[Outcome]]") -> None:
+        """Forget these jobs, and kill those that run."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every process that the engine started, at once; safe to call again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def execute(job: Job) -> Outcome:
+    """Run a job in this process, and store its result if the store is in sight.
+
+    Raises:
+        StoreError: If the store is in sight and cannot be written.
+    """
+    begin = time.perf_counter()
+    try:
+        _same_code(job)
+        result = job.cell.run()
+        seconds = time.perf_counter() - begin
+        data = encode(job.identity, result, seconds, job.cell.label)
+    except (Exception, SystemExit) as error:
+        kind: Kind = "memory" if isinstance(error, MemoryError) else "exception"
+        seconds = time.perf_counter() - begin
+        return Outcome(kind, seconds, message=sentence(error), traceback=_frames(error))
+    root = shared(job.mark)
+    if root is None:
+        return Outcome("done", seconds, data)
+    Store(root).put(job.identity.key, data)
+    return Outcome("done", seconds)
+
+
+def sentence(error: BaseException) -> str:
+    """Return the class and the message of an exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
+
+
+def _same_code(job: Job) -> None:
+    """Make sure that this process computes what the name of the result will say."""
+    begun, here = job.identity, identify(job.cell, _sources(job.cell.function))
+    if here != begun:
+        what = "torch" if here.sources == begun.sources else "natgrad or of the experiment"
+        raise InvalidInputError(
+            f"the worker has another version of {what} than the sweep was begun with. Install the "
+            "same everywhere, change no source during a run, and start again."
+        )
+
+
+@lru_cache(maxsize=256)  # a process keeps the code that it imported first
+def _sources(function: Callable[[Any], Result]) -> str:
+    return fingerprint(function)
+
+
+def _frames(error: BaseException, last: int = 4) -> str:
+    """Return the last frames of a traceback, those of the laboratory itself left out."""
+    trace = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in trace if _LAB not in Path(frame.filename).parents]
+    return "".join(traceback.format_list(frames[-last:]))

@@ -1,0 +1,85 @@
+"""Where a result was computed: versions, threads, processor, and the revision of the sources."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("natgrad", "torch", "numpy", "scipy", "matplotlib")
+_PATIENCE = 10.0  # seconds for git, on a slow network disk
+
+
+def environment() -> dict[str, Any]:
+    """Return versions, torch's threads in this process, processor, cores and platform.
+
+    `cores` counts those this process may use; a batch system often grants fewer than there are.
+
+    Example:
+        >>> sorted(environment())[:4]
+        ['cores', 'cpu', 'matplotlib', 'natgrad']
+    """
+    import torch
+
+    return {
+        "python": platform.python_version(),
+        **{name: _version(name) for name in _PACKAGES},
+        "threads": torch.get_num_threads(),
+        "cpu": _cpu(Path("/proc/cpuinfo")),
+        "cores": _cores(),
+        "platform": platform.platform(),
+    }
+
+
+def revision(source: Path = Path(__file__).parents[1]) -> str | None:
+    """Return the git revision of the package's sources, or None where git knows none.
+
+    "+changes" follows it when the sources differ from that revision. A package that is merely
+    installed inside somebody's repository has no revision of its own: its files must be tracked.
+    """
+    tracked = _git(source, "ls-files", "--error-unmatch", "__init__.py")
+    head = _git(source, "rev-parse", "HEAD")
+    changes = _git(source, "status", "--porcelain", "--", ".")
+    if not tracked or not head or changes is None:
+        return None
+    return f"{head}+changes" if changes else head
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return what git prints, or None if it fails or is not there."""
+    surroundings = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            env=surroundings,  # inside a hook these would name another repository
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # used from its sources, without having been installed
+        return None
+
+
+def _cpu(cpuinfo: Path) -> str:
+    try:
+        lines = cpuinfo.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _cores() -> int | None:
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()

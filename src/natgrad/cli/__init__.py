@@ -11,7 +11,7 @@ from natgrad import __version__
 from natgrad.cli.console import complain
 from natgrad.errors import NatgradError
 
-# Name of the command, which is also its module here, and what it is for.
+# What each command is for; its module has the same name, but for `list`, which is a built-in.
 COMMANDS = {
     "list": "the figures and presets, what each shows, how long it takes",
     "reproduce": "compute figures, judge their claims, save everything",
@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"Did you mean {near[0]}?" if near else "`natgrad --help` lists them."
         return complain(f"there is no command {name!r}. {hint}")
-    command: Callable[[list[str]], int] = import_module(f"natgrad.cli.{name}").main
+    module = "listing" if name == "list" else name
+    command: Callable[[list[str]], int] = import_module(f"natgrad.cli.{module}").main
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return command(rest)

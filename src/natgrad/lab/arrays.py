@@ -71,9 +71,10 @@ class Arrays:
 
     def save(self, path: Path) -> None:
         """Write one safetensors file; `load` gives it back bit for bit."""
-        header = {"coordinates": self.coordinates, "dims": self.dims}
+        header = {"format": _FORMAT, "coordinates": self.coordinates, "dims": self.dims}
         tensors = {name: np.ascontiguousarray(a) for name, a in self._values.items()}
-        metadata = {"format": _FORMAT, "header": json.dumps(header, ensure_ascii=False)}
+        # One entry: safetensors writes several in an order that changes from file to file.
+        metadata = {"natgrad": json.dumps(header, ensure_ascii=False)}
         save_file(tensors, str(path), metadata=metadata)
 
     @classmethod
@@ -85,13 +86,12 @@ class Arrays:
         """
         try:
             with safe_open(str(path), framework="numpy") as file:
-                metadata = file.metadata() or {}
+                header = json.loads((file.metadata() or {}).get("natgrad", "{}"))
                 tensors = {name: file.get_tensor(name) for name in file.keys()}
         except Exception as error:  # safetensors raises a class of its own that it does not export
             raise InvalidInputError(f"{path} cannot be read as arrays: {error}") from error
-        if metadata.get("format") != _FORMAT:
+        if header.get("format") != _FORMAT:
             raise InvalidInputError(f"{path} does not hold the arrays of a figure of this natgrad.")
-        header = json.loads(metadata["header"])
         arrays = cls(**header["coordinates"])
         for name, dims in header["dims"].items():
             arrays.add(name, tensors[name], *dims)

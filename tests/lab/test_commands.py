@@ -1,0 +1,216 @@
+"""The laboratory's commands as a user types them, on toy experiments."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from natgrad import cli
+from natgrad.lab import registry
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.folder import RunFolder
+from tests.lab import toys
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def only_toys(monkeypatch):
+    """Two toy experiments and no others, wherever this module was imported before."""
+    monkeypatch.setattr(registry, "_EXPERIMENTS", {"toy/a": toys.A, "toy/b": toys.B})
+    for module in ("listing", "reproduce", "draw"):
+        monkeypatch.setattr(f"natgrad.cli.{module}.load", lambda: None)
+
+
+@pytest.fixture
+def reproduce(tmp_path):
+    """`natgrad reproduce … --engine serial --out tmp_path`."""
+
+    def run(*arguments: str) -> int:
+        return cli.main(["reproduce", *arguments, "--engine", "serial", "--out", str(tmp_path)])
+
+    return run
+
+
+def test_a_run_leaves_the_files_and_keys_of_the_contract(reproduce, tmp_path, capsys):
+    assert reproduce("toy/a", "--preset", "smoke") == 0
+    folder = tmp_path / "toy-a"
+    names = {"config.toml", "report.json", "arrays.safetensors", "figure.png", "figure.pdf"}
+    assert names <= {path.name for path in folder.iterdir()}
+    report = json.loads((folder / "report.json").read_text())
+    assert {"figure", "preset", "seconds", "seeds", "claims", "departures"} <= set(report)
+    assert {"environment", "revision"} <= set(report)
+    assert report["figure"] == "toy/a"
+    assert report["preset"] == "smoke"
+    assert report["seeds"] == 2
+    claim_keys = "id statement value sd n relation bound holds expected source"
+    assert [set(claim) for claim in report["claims"]] == [set(claim_keys.split())]
+    printed = capsys.readouterr().out
+    assert "holds" in printed
+    assert str(tmp_path / "report.html") in printed.replace("\n", "")
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_a_second_run_reuses_every_cell_and_gives_the_same_bits(reproduce, tmp_path):
+    assert reproduce("toy/a") == 0
+    first = (tmp_path / "toy-a" / "arrays.safetensors").read_bytes()
+    assert reproduce("toy/a") == 0
+    report = RunFolder(tmp_path / "toy-a").report()
+    assert report["cells"] == {"done": 3, "reused": 3}
+    assert (tmp_path / "toy-a" / "arrays.safetensors").read_bytes() == first
+    assert reproduce("toy/a", "--fresh") == 0
+    assert RunFolder(tmp_path / "toy-a").report()["cells"]["reused"] == 0
+    assert (tmp_path / "toy-a" / "arrays.safetensors").read_bytes() == first
+
+
+def test_every_field_of_the_config_is_an_option(reproduce, tmp_path):
+    assert reproduce("--preset", "paper", "--size=20", "toy/a", "--seeds", "2") == 0
+    folder = RunFolder(tmp_path / "toy-a")
+    assert folder.config(toys.Toy) == replace(toys.PRESETS["paper"], size=20, seeds=2)
+    report = folder.report()
+    assert report["options"] == {"size": 20, "seeds": 2}
+    assert [claim["holds"] for claim in report["claims"]] == [None]  # bounds are for presets
+    assert folder.arrays()["singular"].shape == (2, 20)
+
+
+def test_no_name_means_all_figures(reproduce, tmp_path):
+    assert reproduce("--preset", "smoke") == 0
+    assert (tmp_path / "toy-a" / "report.json").is_file()
+    assert (tmp_path / "toy-b" / "report.json").is_file()
+
+
+def test_json_stands_alone_on_standard_output(reproduce, capsys):
+    assert reproduce("toy/a", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["reports"][0]["figure"] == "toy/a"
+    assert summary["failures"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["toy/x"], "Did you mean toy/a?|Did you mean toy/b?"),
+        (["zzz"], "natgrad list"),
+        (["toy/a", "--preset", "large"], "one of smoke, quick, paper"),
+        (["toy/a", "--seds", "3"], "--seeds"),
+        (["toy/a", "--seeds", "three"], "--seeds"),
+        (["toy/a", "toy/b", "--seeds", "3"], "one FIGURE"),
+        (["toy/a", "--scheduler", "tcp://here:1"], "engine dask"),
+    ],
+    ids=str,
+)
+def test_bad_usage_gets_a_sentence_and_exit_2(reproduce, capsys, arguments, sentence):
+    assert reproduce(*arguments) == 2
+    message = capsys.readouterr().err
+    assert any(part in message for part in sentence.split("|"))
+    assert "Traceback" not in message
+
+
+def test_a_claim_that_comes_out_otherwise_exits_1(reproduce, monkeypatch, capsys):
+    def claims(config, arrays):
+        return [replace(toys.claims(config, arrays)[0], relation="<=", bound=0.0)]
+
+    monkeypatch.setitem(registry._EXPERIMENTS, "toy/a", replace(toys.A, claims=claims))
+    assert reproduce("toy/a") == 1
+    assert "FAILS" in capsys.readouterr().out
+
+
+def test_a_refuted_statement_of_the_paper_is_as_expected(reproduce, monkeypatch, capsys):
+    def claims(config, arrays):
+        return [replace(toys.claims(config, arrays)[0], relation="<=", bound=0.0, expected=False)]
+
+    monkeypatch.setitem(registry._EXPERIMENTS, "toy/a", replace(toys.A, claims=claims))
+    assert reproduce("toy/a") == 0
+    assert "refuted" in capsys.readouterr().out
+
+
+def test_failed_cells_exit_3_keep_the_others_and_the_older_result(reproduce, tmp_path, capsys):
+    assert reproduce("toy/a") == 0
+    before = (tmp_path / "toy-a" / "report.json").read_bytes()
+    assert reproduce("toy/a", "--trouble", "exception") == 3
+    assert (tmp_path / "toy-a" / "report.json").read_bytes() == before
+    (failure,) = RunFolder(tmp_path / "toy-a").failures()
+    assert failure["kind"] == "exception"
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert reproduce("toy/a") == 0
+    assert RunFolder(tmp_path / "toy-a").failures() == []
+
+
+def test_a_folder_that_cannot_be_made_exits_2(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    out = str(tmp_path / "file" / "runs")
+    assert cli.main(["reproduce", "toy/a", "--engine", "serial", "--out", out]) == 2
+    message = capsys.readouterr().err
+    assert "not a directory" in message
+    assert message.count("\n") == 1
+
+
+def test_draw_makes_the_same_picture_without_computing(reproduce, tmp_path, monkeypatch):
+    assert reproduce("toy/a") == 0
+    folder = tmp_path / "toy-a"
+    before = (folder / "figure.png").read_bytes()
+    (folder / "figure.png").unlink()
+    monkeypatch.setattr(toys, "reduce", None)
+    assert cli.main(["draw", str(folder)]) == 0
+    assert (folder / "figure.png").read_bytes() == before
+
+
+def test_draw_shows_the_arrays_that_are_there(reproduce, tmp_path):
+    assert reproduce("toy/a") == 0
+    folder = tmp_path / "toy-a"
+    before = (folder / "figure.png").read_bytes()
+    changed = Arrays(seed=[0])
+    changed.add("singular", np.ones((1, 4)), "seed", "index")
+    changed.save(folder / "arrays.safetensors")
+    assert cli.main(["draw", str(folder)]) == 0
+    assert (folder / "figure.png").read_bytes() != before
+
+
+def test_draw_and_report_of_no_folder_get_a_sentence(tmp_path, capsys):
+    assert cli.main(["draw", str(tmp_path / "none")]) == 2
+    assert cli.main(["report", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.count("natgrad: ") == 2
+
+
+def test_list_shows_figures_and_minutes(capsys):
+    assert cli.main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert "toy/a" in printed
+    assert "0.02" in printed
+    assert cli.main(["list", "--json"]) == 0
+    assert [entry["figure"] for entry in json.loads(capsys.readouterr().out)] == ["toy/a", "toy/b"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_keeps_finished_cells_and_says_how_to_go_on(tmp_path, number):
+    command = [sys.executable, "-m", "tests.lab.toys", "reproduce", "toy/a", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [*command, "--workers", "1", "--seeds", "400", "--pause", "0.02"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    store = tmp_path / "store"
+    while len(list(store.glob("*/*.safetensors"))) < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    asked = time.monotonic()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - asked < 10  # two seconds on a machine that has nothing else to do
+    assert "goes on from there" in errors
+    assert "Traceback" not in errors
+    kept = len(list(store.glob("*/*.safetensors")))
+    assert kept >= 3
+    arguments = ["toy/a", "--engine", "serial", "--out", str(tmp_path), "--seeds", "4"]
+    assert cli.main(["reproduce", *arguments, "--pause", "0.02"]) == 0
+    assert RunFolder(tmp_path / "toy-a").report()["cells"]["reused"] >= 3

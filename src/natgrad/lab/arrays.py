@@ -72,7 +72,7 @@ class Arrays:
     def save(self, path: Path) -> None:
         """Write one safetensors file; `load` gives it back bit for bit."""
         header = {"format": _FORMAT, "coordinates": self.coordinates, "dims": self.dims}
-        tensors = {name: np.ascontiguousarray(a) for name, a in self._values.items()}
+        tensors = {name: np.asarray(a, order="C") for name, a in self._values.items()}
         # One entry: safetensors writes several in an order that changes from file to file.
         metadata = {"natgrad": json.dumps(header, ensure_ascii=False)}
         save_file(tensors, str(path), metadata=metadata)
@@ -86,15 +86,16 @@ class Arrays:
         """
         try:
             with safe_open(str(path), framework="numpy") as file:
-                header = json.loads((file.metadata() or {}).get("natgrad", "{}"))
-                tensors = {name: file.get_tensor(name) for name in file.keys()}
+                header = json.loads((file.metadata() or {})["natgrad"])
+                if header["format"] != _FORMAT:
+                    raise ValueError(f"its format is {header['format']!r}, not {_FORMAT!r}")
+                arrays = cls(**header["coordinates"])
+                for name, dims in header["dims"].items():
+                    arrays.add(name, file.get_tensor(name), *dims)
         except Exception as error:  # safetensors raises a class of its own that it does not export
-            raise InvalidInputError(f"{path} cannot be read as arrays: {error}") from error
-        if header.get("format") != _FORMAT:
-            raise InvalidInputError(f"{path} does not hold the arrays of a figure of this natgrad.")
-        arrays = cls(**header["coordinates"])
-        for name, dims in header["dims"].items():
-            arrays.add(name, tensors[name], *dims)
+            raise InvalidInputError(
+                f"{path} cannot be read as arrays of a figure: {type(error).__name__}: {error}"
+            ) from error
         return arrays
 
     def csv(self, name: str) -> str:

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def command(figure: str, preset: str, options: Mapping[str, Any]) -> str:
-    """Return the command line for a figure at a preset, with the options that differ from it.
+def command(figure: str, preset: str, options: Mapping[str, Any]) -> list[str]:
+    """Return the words of the command for a figure at a preset with some options, for a shell.
 
     Example:
-        >>> command("kmh21/fig4", "paper", {"dim": 200, "depths": (1, 4), "tied": False})
-        'natgrad reproduce kmh21/fig4 --preset paper --dim 200 --depths 1 4 --no-tied'
+        >>> " ".join(command("kmh21/fig4", "paper", {"depths": (1, 4), "tied": False}))
+        'natgrad reproduce kmh21/fig4 --preset paper --depths 1 4 --no-tied'
     """
     words = ["natgrad", "reproduce", figure, "--preset", preset]
     for name, value in options.items():
         words += _option(name, value)
-    return shlex.join(words)
+    return [shlex.quote(word) for word in words]
 
 
 def _option(name: str, value: Any) -> list[str]:

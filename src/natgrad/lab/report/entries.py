@@ -1,7 +1,7 @@
 """A run's folder as the page shows it; what cannot be read becomes a sentence."""
 
 import base64
-import math
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,9 +9,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from natgrad.errors import NatgradError
+from natgrad.lab import formats
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.folder import RunFolder
-from natgrad.lab.report import formats
 from natgrad.lab.report.command import command
 
 # A browser follows links of at most 2 MB, and base64 makes 4 characters of 3 bytes.
@@ -62,7 +62,7 @@ class Entry:
         omitted: Sentences about arrays that are too large for the page.
         settings: The config by name, as text.
         changed: Names of options that differ from the preset.
-        command: The command that repeats the run.
+        command: The command that repeats the run, word by word.
         facts: What was computed where, by name.
         environment: Versions and machine, by name.
         failures: Cells that failed in a later run.
@@ -79,7 +79,7 @@ class Entry:
     omitted: list[str] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
     changed: frozenset[str] = frozenset()
-    command: str = ""
+    command: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Entry:
 
 def is_run(path: Path) -> bool:
     """Return whether a folder holds any file that a run leaves."""
-    return any((path / name).exists() for name in _FILES)
+    return any(os.path.exists(path / name) for name in _FILES)  # unlike Path.exists, never raises
 
 
 def read_entry(path: Path) -> Entry:
@@ -176,12 +176,7 @@ def _pictures(path: Path, problems: list[str]) -> tuple[str, list[Download]]:
     if shown is None:
         problems.append(f"{path} has no picture that can be shown; try natgrad draw {path}.")
     files = [
-        Download(
-            kind.upper(),
-            f"{path.name}.{kind}",
-            "" if kind == shown else _address(kind, data),
-            formats.size(len(data)),
-        )
+        Download(kind.upper(), f"{path.name}.{kind}", "" if kind == shown else _address(kind, data))
         for kind, data in found.items()
         if kind == shown or len(data) <= CSV_BYTES
     ]
@@ -201,16 +196,19 @@ def _is_picture(kind: str, data: bytes) -> bool:
 
 def _tables(run: str, arrays: Arrays | None) -> tuple[list[Download], list[str]]:
     """Return the arrays as CSV, and a sentence for each that is too large for a page."""
-    tables, omitted, room = [], [], CSV_BYTES_A_RUN
-    for name in arrays or ():
-        assert arrays is not None
+    tables: list[Download] = []
+    omitted: list[str] = []
+    if arrays is None:
+        return tables, omitted
+    room = CSV_BYTES_A_RUN
+    for name in arrays:
         values, dims = arrays[name], arrays.dims[name]
         least = 2 * values.size * (len(dims) + 1)  # bytes: a digit and a comma for each field
         text = arrays.csv(name).encode() if least <= CSV_BYTES else b""
         shape = " × ".join(f"{dim} {n}" for dim, n in zip(dims, values.shape, strict=True))
         if not text or len(text) > min(CSV_BYTES, room):
             omitted.append(
-                f"{name} ({shape}: {math.prod(values.shape)} numbers) is too large for this page. "
+                f"{name} ({shape}: {values.size} numbers) is too large for this page. "
                 f"It is in {run}/arrays.safetensors; natgrad.lab.arrays.Arrays.load reads it."
             )
             continue

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.errors import InvalidInputError
+from natgrad.lab import formats
 from natgrad.lab.atomic import write_text
-from natgrad.lab.report import formats
 from natgrad.lab.report.entries import Entry, is_run, read_entry
 
 _IDENTITY = {"id": str, "statement": str, "source": str, "holds": bool}

@@ -28,10 +28,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-reproduce: $(RUN_STAMP) ## Install natgrad and check every theorem and identity
+reproduce: $(RUN_STAMP) ## Install natgrad, check every identity, make every figure and a report
 	@mkdir -p $(OUT) && rm -f $(OUT)/verify.json
 	@status=0; $(BIN)/natgrad verify --json $(OUT)/verify.json || status=$$?; \
-	if [ -f $(OUT)/verify.json ]; then echo "The result is in $(OUT)/verify.json"; fi; \
+	$(BIN)/natgrad reproduce --preset quick --out $(OUT) || status=$$?; \
 	exit $$status
 
 test: lint types ## Install natgrad with its test tools; lint, types and every test

@@ -16,6 +16,7 @@ from natgrad import cli
 from natgrad.lab import registry
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.folder import RunFolder
+from natgrad.lab.store import StoreWarning
 from tests.lab import toys
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 def only_toys(monkeypatch):
     """Two toy experiments and no others, wherever this module was imported before."""
     monkeypatch.setattr(registry, "_EXPERIMENTS", {"toy/a": toys.A, "toy/b": toys.B})
-    for module in ("listing", "reproduce", "draw"):
+    for module in ("listing", "reproduce", "draw", "clean"):
         monkeypatch.setattr(f"natgrad.cli.{module}.load", lambda: None)
 
 
@@ -214,3 +215,24 @@ def test_an_interruption_keeps_finished_cells_and_says_how_to_go_on(tmp_path, nu
     arguments = ["toy/a", "--engine", "serial", "--out", str(tmp_path), "--seeds", "4"]
     assert cli.main(["reproduce", *arguments, "--pause", "0.02"]) == 0
     assert RunFolder(tmp_path / "toy-a").report()["cells"]["reused"] >= 3
+
+
+def test_clean_lists_and_removes_only_when_told(reproduce, tmp_path, capsys):
+    assert reproduce("toy/a") == 0
+    results = set((tmp_path / "store").glob("*/*.safetensors"))
+    victim = min(results)
+    victim.write_bytes(victim.read_bytes()[:-1])
+    with pytest.warns(StoreWarning, match="set aside"):
+        assert reproduce("toy/a") == 0
+    capsys.readouterr()
+    assert cli.main(["clean", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out
+    assert "set aside" in listed
+    (aside,) = (tmp_path / "store").glob("*/*.corrupt-*")
+    assert cli.main(["clean", str(tmp_path), "--yes"]) == 0
+    assert "removed 1 files" in capsys.readouterr().out
+    assert not aside.exists()
+    assert set((tmp_path / "store").glob("*/*.safetensors")) == results
+    assert cli.main(["clean", str(tmp_path)]) == 0
+    assert "nothing" in capsys.readouterr().out
+    assert cli.main(["clean", str(tmp_path / "none")]) == 2

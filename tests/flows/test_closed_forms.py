@@ -31,7 +31,7 @@ def test_logistic_regression_against_a_tight_integration(n, d, start) -> None:
     closed = natural_flow_of_logistic_regression(beta, (x, y), times)
     flow = ng.integrate(
         ng.natural, ng.Bernoulli(), ng.Direct(), beta, (x, y),
-        until=200.0, times=times, rtol=1e-10, atol=1e-12, log_time=False,
+        until=200.0, times=times, method="dop853", rtol=1e-10, atol=1e-12, log_time=False,
     )  # fmt: skip
     for i in range(4):
         assert float((closed.at(i) - flow.at(i)).norm() / flow.at(i).norm()) < 1e-7

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import natgrad as ng
-from natgrad.flows.dual import DualFlow, Layers
+from natgrad.flows.dual import DualFlow
+from natgrad.flows.layers import Layers
 from tests.cases import randn
 
 

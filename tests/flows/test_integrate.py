@@ -1,12 +1,16 @@
 """Flows of every kind: agreement, orders, statuses, saving."""
 
+import math
+
 import pytest
 import torch
 
 import natgrad as ng
 from natgrad.errors import InvalidInputError
+from natgrad.flows.closed_forms import singular_times
 from natgrad.flows.trajectory import Status
 from tests.cases import MODELS, randn
+from tests.limits.data import separable
 
 
 def logistic(n: int, d: int, seed: int = 0):
@@ -117,17 +121,52 @@ class TestStatus:
         w = (torch.tensor([[1.0]]).double(), torch.tensor([[1.0]]).double())
         x = torch.tensor([[1.0], [2.0]]).double()
         path = ng.integrate(ng.natural, ng.Gaussian(), network, w, (x, -x), until=5.0, rtol=1e-8)
-        assert path.status in (Status.SINGULAR, Status.STALLED)
+        assert path.status == Status.SINGULAR
         # −1 + 2 e^{−t} = 0 at t = log 2.
-        assert float(path.times[-1]) == pytest.approx(0.6931, abs=2e-2)
+        assert float(path.times[-1]) == pytest.approx(math.log(2), abs=1e-8)
+        assert "t = 0.693147" in path.detail
+
+    def test_singular_where_the_closed_form_says(self) -> None:
+        """Square networks of two kinds of depth meet det W = 0 at the first singular time."""
+        for depth in (2, 3):
+            network = ng.DeepLinear((2,) * (depth + 1))
+            w = network.init_orthogonal(generator=torch.Generator().manual_seed(depth))
+            x = randn(3)(20, 2)
+            total = network.hypothesis(w)
+            optimum = total @ torch.tensor([[-0.7, 0.1], [0.2, 1.3]]).double()
+            (when,) = singular_times(total, optimum).tolist()
+            path = ng.integrate(
+                ng.natural, ng.Gaussian(), network, w, (x, x @ optimum.mT), until=9.0, rtol=1e-8
+            )
+            assert path.status == Status.SINGULAR
+            assert float(path.times[-1]) == pytest.approx(when, abs=1e-6)
+
+    def test_a_trial_step_too_far_is_no_divergence(self) -> None:
+        """Explicit steps that land where the velocity overflows are taken shorter."""
+        x, y = separable(40, 3)
+        path = ng.integrate(
+            ng.natural, ng.Bernoulli(), ng.Direct(), -5 * torch.ones(3).double(), (x, y),
+            until=50.0, method="dopri", rtol=1e-2, atol=1e2,
+        )  # fmt: skip
+        assert path.status == Status.TIME_REACHED
 
     def test_diverged_when_the_velocity_overflows(self) -> None:
         x = torch.eye(2, dtype=torch.float64)
         path = ng.integrate(
             ng.natural, ng.Bernoulli(), ng.Direct(), torch.tensor([-800.0, 0.0]).double(),
-            (x, torch.ones(2, dtype=torch.float64)), until=1.0,
+            (x, torch.ones(2, dtype=torch.float64)), until=1.0, method="dop853",
         )  # fmt: skip
         assert path.status == Status.DIVERGED
+
+    def test_stalled_when_no_time_is_long_enough(self) -> None:
+        x, y = torch.eye(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+        path = ng.integrate(
+            ng.natural, ng.Bernoulli(), ng.Direct(), torch.zeros(2).double(), (x, y),
+            until=ng.loss_below(-1.0),
+        )  # fmt: skip
+        assert path.status == Status.STALLED
+        assert "overflows" in path.detail
+        assert bool(torch.isfinite(path.states).all())
 
 
 def test_theorem_4_along_the_whole_flow() -> None:

@@ -6,41 +6,24 @@
 - Deep linear networks: W(t) = W* + e^{−t} (W(0) − W*), [BLH18] (18).
 """
 
-import math
 import time
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from natgrad.directions import natural
 from natgrad.directions.batch import check_problem
-from natgrad.errors import ConvergenceError, RankDeficientError
+from natgrad.flows.logistic_flow import LogisticFlow, natural_logits
+from natgrad.flows.recorder import check_times
 from natgrad.flows.trajectory import Status, Trajectory
 from natgrad.likelihoods import Bernoulli
-from natgrad.linalg import graded_fisher_solve, lstsq
 from natgrad.parametrizations import Direct
 
-_NEWTON_ITERATIONS = 12
-
-
-def natural_logits(s: Tensor, y: Tensor, t: Tensor | float) -> Tensor:
-    """Return logits at time t under natural gradient flow with a full-row-rank Jacobian.
-
-    [KMH21] (63)–(73), corrected: with s̃ = y ⊙ s, ds̃/dt = 1 + e^{−s̃} and s̃(t) = a + log(1 − e^{−a}),
-    a = t + log(1 + e^{s̃(0)}). Time is that of a mean loss with a mean Fisher, or sum with sum.
-
-    Args:
-        s: Logits at time 0, shape `(n,)`.
-        y: Labels ±1.
-        t: Time, a number or shape `(m, 1)` for several.
-
-    Example:
-        >>> natural_logits(torch.zeros(1), torch.ones(1), 1e4)
-        tensor([10000.6934])
-    """
-    a = t + torch.nn.functional.softplus(y * s)
-    return y * (a + torch.log(-torch.expm1(-a)))
+__all__ = [
+    "deep_linear_total",
+    "natural_flow_of_logistic_regression",
+    "natural_logits",
+    "singular_times",
+]
 
 
 @torch.no_grad()
@@ -49,15 +32,22 @@ def natural_flow_of_logistic_regression(
 ) -> Trajectory[Tensor]:
     """Return natural gradient flow of logistic regression at the times, each to full accuracy.
 
-    Where the rows of X are independent β(t) = β(0) + X⁺ (s(t) − s(0)) with the logits of
-    `natural_logits`. Otherwise every time is solved for by Newton's method from the last, with
-    weights as logarithms: times of 10⁶ or 10¹² cost no more than the path bends.
+    The flow is F β̇ = −∇L, for which ∇L(β(t)) = e^{−t} ∇L(β(0)); β(t) − β(0) stays in the span of
+    the data. Where the rows of X are independent β(t) = β(0) + X⁺ (s(t) − s(0)) with the logits of
+    `natural_logits`. Otherwise every time is solved for by Newton's method from the last: times of
+    10⁶ or 10¹² cost no more than the path bends. Data of every kind are taken: separable ones go to
+    the vertex of `limits.natural_flow`, others to a finite optimum or, if only some rows can be
+    separated, to infinity within the complement of the rest.
 
     Args:
         beta: β(0), shape `(d,)`.
         batch: Inputs `(n, d)` and labels ±1.
         times: Increasing times, shape `(m,)`.
         tolerance: Largest change of a margin in the last Newton step, relative.
+
+    Returns:
+        The trajectory; `error_estimate` is the largest such change at any time, and `evaluations`
+        counts factorised matrices.
 
     Raises:
         ConvergenceError: If Newton's method fails.
@@ -71,82 +61,24 @@ def natural_flow_of_logistic_regression(
         [1000000.693147, -1000000.693147]
     """
     started = time.perf_counter()
-    likelihood, model = Bernoulli(), Direct()
-    x, y = check_problem(likelihood, model, beta, batch)
-    independent = len(x) <= x.shape[1] and lstsq(x, y).rank == len(x)
-    if independent:
-        s = natural_logits(x @ beta, y, times.to(x)[:, None])
-        states = beta + lstsq(x, (s - x @ beta).mT).solution.mT
-        evaluations = 0
-    else:
-        path = _NewtonPath(x * y[:, None], beta, tolerance)
-        states = torch.stack([path.advance(float(t)) for t in times])
-        evaluations = path.evaluations
+    likelihood = Bernoulli()
+    x, y = check_problem(likelihood, Direct(), beta, batch)
+    times = check_times(times)
+    flow = LogisticFlow(beta, x, likelihood.prepare(x @ beta, y)[1], tolerance)
+    states = torch.stack([flow.at(t) for t in times.tolist()])
     losses = torch.stack([likelihood(x @ state, y) for state in states])
     return Trajectory(
-        times.double(),
+        times,
         states,
         losses.double(),
         status=Status.TIME_REACHED,
         detail=f"time {float(times[-1]):g} reached",
-        method="closed form" if independent else "Newton path",
-        evaluations=evaluations,
-        steps=len(times),
-        error_estimate=0.0 if independent else tolerance,
+        method="closed form" if flow.path is None else "Newton path",
+        evaluations=flow.evaluations,
+        steps=len(times) if flow.path is None else flow.path.steps,
+        error_estimate=flow.error,
         seconds=time.perf_counter() - started,
     )
-
-
-class _NewtonPath:
-    """Follow X̃ᵀσ(−u) = e^{−t} X̃ᵀσ(−u₀) by a natural predictor and a Newton corrector."""
-
-    def __init__(self, x: Tensor, beta: Tensor, tolerance: float) -> None:
-        self.x, self.beta, self.tolerance = x, beta, tolerance
-        self.t, self.step, self.evaluations = 0.0, 0.5, 0
-        self._target = logsigmoid(-(x @ beta)) / 2  # log-weights of ∇L(0)
-
-    def advance(self, end: float) -> Tensor:
-        while self.t < end:
-            step = min(self.step, end - self.t)
-            moved = self._correct(self.beta + step * self._velocity(), self.t + step)
-            if moved is None:
-                self.step = step / 4
-                if self.step < 1e-9:
-                    raise ConvergenceError(
-                        f"Newton's method lost the natural gradient flow at t = {self.t:.6g}. "
-                        "Use integrate(natural, …) for these data."
-                    )
-                continue
-            self.beta, self.t = moved, self.t + step
-            self.step = max(self.step, step) * 3
-        return self.beta
-
-    def _velocity(self) -> Tensor:
-        ones = torch.ones_like(self.x[:, 0])
-        self.evaluations += 1
-        return natural(Bernoulli(), Direct(), self.beta, (self.x, ones))
-
-    def _correct(self, beta: Tensor, t: float) -> Tensor | None:
-        x, ones = self.x, torch.ones(len(self.x), dtype=beta.dtype, device=beta.device)
-        rows = torch.cat([x, x])
-        signs = torch.cat([ones, -ones])
-        for _ in range(_NEWTON_ITERATIONS):
-            u = x @ beta
-            ell = (logsigmoid(u) + logsigmoid(-u)) / 2
-            log_weight = torch.cat([logsigmoid(-u) / 2, self._target - t / 2])
-            try:
-                change = graded_fisher_solve(x, ell, rows, log_weight, signs).solution
-            except (ArithmeticError, RankDeficientError):
-                return None
-            self.evaluations += 1
-            moved = x @ change
-            largest = float(moved.abs().max())
-            if not math.isfinite(largest) or largest > 30:
-                return None
-            beta = beta + change
-            if largest <= self.tolerance * max(1.0, float(u.abs().max())):
-                return beta
-        return None
 
 
 def deep_linear_total(total: Tensor, optimum: Tensor, t: Tensor | float) -> Tensor:
@@ -162,6 +94,7 @@ def deep_linear_total(total: Tensor, optimum: Tensor, t: Tensor | float) -> Tens
         t: Time, broadcast against W.
 
     Example:
+        >>> import math
         >>> deep_linear_total(torch.ones(1, 1), torch.zeros(1, 1), math.log(4.0))
         tensor([[0.2500]])
     """

@@ -1,123 +1,81 @@
 """Gradient flow of diagonal networks on logistic loss, in dual variables.
 
-Along gradient flow ẇ_l = (∏_{k≠l} w_k) ⊙ ż with ż = −∇_β L, so that each coordinate's layers are
-functions of one number, the integral z of its gradient: dw_l/dz = ∏_{k≠l} w_k. Differences
-w_l² − w_k² are conserved. With v the layer of smallest |w_l(0)| and δ_l = w_l(0)² − v(0)²,
-    w_l = ±√(v² + δ_l),  dv/dz = q = ∏ w_l over the other layers,  β = v q,
-    K = dβ/dz = q² (1 + Σ v²/(v² + δ_l)).
-The flow is dz/dt = X̃ᵀσ(−X̃β(z))/N: its Jacobian is similar to a negative semi-definite matrix, which
-is what Runge–Kutta–Chebyshev wants, and there is no saddle left to crawl past.
+In the integral z of the gradient, coordinate by coordinate (`natgrad.flows.layers`), the flow is
+dz/dt = X̃ᵀσ(−X̃β(z))/N: its Jacobian is similar to a negative semi-definite matrix, and there is no
+saddle left to crawl past. Steps are made by Runge–Kutta–Chebyshev or, where few coordinates are
+stiff, by a linearly implicit method.
 
 Time is stretched within each step, t = t₀ + θ(e^s − 1), with θ the time in which the loss's slope
 f = ⟨σ(−u)⟩ changes: once f ~ 1/t, equal steps of s are equal steps of log t.
+
+Within a step only rows and columns that matter are looked at. Rows of large margins contribute
+nothing to the gradient. Columns whose β hardly moves (in deep networks, nearly all) do not
+feed back on the margins: their gradients are integrated from the ends of the steps. Both are
+rechecked at the end of the step, where everything is computed in full.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from natgrad.flows.layers import Layers
 from natgrad.flows.rkc import local_error, rkc_step, stages
+from natgrad.flows.rosenbrock import Shifted, rodas_step
 
-_NEGLIGIBLE = 16.0  # rows this far (in margin) above the smallest are left out within a step
-_REGATHER = 0.8  # gather fewer rows once this fraction is left
+_NEGLIGIBLE = 1e-7  # of the gradient: rows that contribute less are left out within a step
+_FEEDBACK = 0.1  # of rtol: change of margins that columns left out may make within a step
+_STABLE = 0.02  # eigenvalue times step up to which a column may be left out
+_REGATHER = 0.7  # gather anew once this fraction of what was gathered is wanted
+_IMPLICIT = 512  # shorter side up to which an implicit step may pay
+_IMBALANCE = 0.1  # error of margins after which rows that hold each other would first swing back
 
 
 @dataclass(frozen=True)
-class Layers:
-    """The layers of a diagonal network as functions of the smallest one, coordinate by coordinate.
+class _Part:
+    """The rows and columns that a step looks at."""
 
-    Attributes:
-        index: Which layer is the smallest, shape `(d,)`.
-        signs: Signs of the other layers, shape `(L − 1, d)`.
-        delta: δ of the other layers, shape `(L − 1, d)`.
-        equal: Whether all δ of a coordinate agree, which has a closed flow up to L = 4.
-    """
-
-    index: Tensor
-    signs: Tensor
-    delta: Tensor
-    equal: bool
+    rows: Tensor  # (n,) bool
+    columns: Tensor  # (d,) bool
+    x: Tensor
+    layers: Layers
 
     @classmethod
-    def of(cls, w: Tensor) -> tuple["Layers", Tensor]:
-        """Return the description of layers w, shape `(L, d)`, and v."""
-        depth, d = w.shape
-        index = w.abs().argmin(0)
-        everyone = torch.arange(depth, device=w.device)[:, None].expand(depth, d)
-        others = everyone.mT[(everyone != index).mT].reshape(d, depth - 1).mT
-        v = w.gather(0, index[None])[0]
-        rest = w.gather(0, others)
-        delta = ((rest.abs() - v.abs()) * (rest.abs() + v.abs())).clamp(min=0)
-        equal = depth <= 2 or bool((delta == delta[:1]).all())
-        return cls(index, torch.sign(rest), delta, equal), v
+    def of(cls, x: Tensor, layers: Layers, rows: Tensor, columns: Tensor) -> "_Part":
+        if bool(columns.all()):
+            return cls(rows, columns, x if bool(rows.all()) else x[rows], layers)
+        some = torch.nonzero(rows), torch.nonzero(columns)[:, 0]
+        return cls(rows, columns, x[some], layers.select(columns))
 
-    def others(self, v: Tensor) -> Tensor:
-        """Return the other layers, shape `(L − 1, d)`."""
-        return self.signs * torch.sqrt(v * v + self.delta)
+    def serves(self, rows: Tensor, columns: Tensor) -> bool:
+        """Return whether these rows and columns are in it, and not many others."""
+        if not (bool(self.rows[rows].all()) and bool(self.columns[columns].all())):
+            return False
+        return float(rows.sum()) * float(columns.sum()) > _REGATHER * self.x.numel()
 
-    def q(self, v: Tensor) -> Tensor:
-        """Return dv/dz, the product of the other layers."""
-        return self.others(v).prod(0)
 
-    def beta(self, v: Tensor) -> Tensor:
-        """Return β = v q."""
-        return v * self.q(v)
+class _Stretch(NamedTuple):
+    """Time within a step, t = t₀ + θ(e^s − 1), and the spectral radius in units of s."""
 
-    def speed(self, v: Tensor) -> Tensor:
-        """Return K = dβ/dz = Σ_l (∏_{k≠l} w_k)²."""
-        square = v * v + self.delta
-        q2 = square.prod(0)
-        ratio = torch.where(square > 0, v * v / torch.where(square > 0, square, 1.0), 0.0)
-        return q2 * (1 + ratio.sum(0))
+    theta: float
+    radius: float
 
-    def layers(self, v: Tensor) -> Tensor:
-        """Return all layers, shape `(L, d)`."""
-        rest = self.others(v)
-        depth = len(rest) + 1
-        out = torch.empty(depth, len(v), dtype=v.dtype, device=v.device)
-        everyone = torch.arange(depth, device=v.device)[:, None].expand(depth, len(v))
-        mine = everyone == self.index
-        out[mine] = v.expand(depth, -1)[mine]
-        out.mT[~mine.mT] = rest.mT.reshape(-1)
-        return out
 
-    def advance(self, v: Tensor, z: Tensor) -> Tensor:
-        """Return v after its gradient has accumulated z more; NaN past a pole."""
-        count = len(self.delta)
-        if count == 0:
-            return v + z
-        if count == 1:
-            return v * torch.cosh(z) + self.q(v) * torch.sinh(z)
-        if self.equal and count == 2:
-            root = torch.sqrt(self.delta[0])
-            t = torch.where(root * z.abs() > 1e-8, torch.tan(root * z) / root, z)
-            t = self.signs.prod(0) * t
-            past = root * z.abs() >= math.pi / 2
-            bottom = 1 - v * t
-            return torch.where((bottom > 0) & ~past, (v + self.delta[0] * t) / bottom, torch.nan)
-        if self.equal and count == 3:
-            delta, sign = self.delta[0], self.signs.prod(0)
-            square = v * v + delta
-            alive = square > 0
-            zeta = torch.where(alive, v / torch.sqrt(torch.where(alive, square, 1.0)), 0.0)
-            inverse = 1 / torch.where(alive, square, 1.0)
-            g = inverse - 2 * zeta * sign * z - delta * z * z
-            moved = (zeta + sign * delta * z) / torch.sqrt(torch.where(g > 0, g, torch.nan))
-            return torch.where(alive, moved, v)
-        return self._runge_kutta(v, z)
+class _Taken(NamedTuple):
+    """Where a step leads: z, the layer v, margins, gradient, and the estimate of z's error.
 
-    def _runge_kutta(self, v: Tensor, z: Tensor, parts: int = 4) -> Tensor:
-        """Return v by classical Runge–Kutta in z; for depths and starts without a closed flow."""
-        h = z / parts
-        for _ in range(parts):
-            k1 = self.q(v)
-            k2 = self.q(v + h / 2 * k1)
-            k3 = self.q(v + h / 2 * k2)
-            k4 = self.q(v + h * k3)
-            v = v + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-        return v
+    The imbalance is the same error in the margins, over what is allowed, for an implicit step.
+    """
+
+    z: Tensor
+    v: Tensor
+    u: Tensor
+    rate: Tensor
+    estimate: Tensor
+    imbalance: float
 
 
 class DualFlow:
@@ -135,12 +93,15 @@ class DualFlow:
         self.layers, self.v = Layers.of(w)
         self.t, self.previous = 0.0, 0.0
         self.evaluations, self.steps, self.error = 0, 0, 0.0
+        everyone = [torch.ones(k, dtype=torch.bool, device=x.device) for k in x.shape]
+        self._everything = self._part = _Part(everyone[0], everyone[1], x, self.layers)
+        self._size = float(x.square().mean().sqrt())
+        self._squares = (x / (self._size or 1.0)).square().float()
+        self._length = self._size * math.sqrt(x.shape[1])
         self._vector: Tensor | None = None
-        self._h = 1e-2
-        self._rows: Tensor | None = None
-        self._active = x
+        self._dt: float | None = None
         self.u = x @ self.layers.beta(self.v)
-        self._rate = self._slope(self.u, x)
+        self._rate = self._rate_before = self._slope(self.u, x)
         self._last: tuple[Tensor, Tensor, Tensor, Tensor, float, float] | None = None
 
     @property
@@ -155,49 +116,42 @@ class DualFlow:
 
     def step(self, end: float) -> str | None:
         """Advance by one step, not past `end`; return None or why it cannot."""
-        v, rate = self.v, self._rate
         sigma = torch.sigmoid(-self.u)
-        speed = self.layers.speed(v)
         total = float(sigma.sum())
         if total == 0 or not math.isfinite(total):
             return "every weight underflows: no gradient is left in this dtype"
-        self._gather(self.u)
-        weight = sigma * torch.sigmoid(self.u)
-        drift = float(weight @ (self.x @ (speed * rate)))
-        theta = min(total / drift, 1e30) if drift > 0 else 1e30
-        radius = theta * self._radius(weight, speed)
-        x = self._active
-
-        def field(s: float, z: Tensor) -> Tensor:
-            moved = self.layers.advance(v, z)
-            slope = self._slope(x @ self.layers.beta(moved), x)
-            return (theta * math.exp(s)) * slope
-
-        zero = torch.zeros_like(v)
-        f0 = theta * rate
+        speed = self.layers.speed(self.v)
+        velocity = speed * self._rate
+        if self._stands(velocity, end):
+            self.previous, self.t, self._last = self.t, end, None
+            self.steps += 1
+            return None
+        self._part = self._choose(sigma, speed, velocity)
+        stretch = self._stretch(sigma, speed, velocity)
         for _ in range(60):
-            limit = math.log1p((end - self.t) / theta)
-            last = self._h >= limit
-            h = min(self._h, limit)
-            z = rkc_step(field, 0.0, zero, h, f0, max(2, stages(h, 1.2 * radius)))
-            arrived = self.layers.advance(v, z)
-            u = self.x @ self.layers.beta(arrived)
-            slope = self._slope(u, self.x)
-            f1 = (theta * math.exp(h)) * slope
-            error = self._error(local_error(zero, z, h, f0, f1), v, arrived, speed)
+            limit = math.log1p((end - self.t) / stretch.theta)
+            h = min(limit, 1e-2 if self._dt is None else math.log1p(self._dt / stretch.theta))
+            taken = self._attempt(stretch, h, speed)
+            if taken is None:  # columns left out have moved the margins
+                self._part = self._everything
+                stretch = self._stretch(sigma, speed, velocity)
+                continue
+            error = max(self._error(taken, speed), taken.imbalance)
+            factor = 0.85 * max(error, 1e-3) ** (-1 / 3) if math.isfinite(error) else 0.2
+            self._dt = stretch.theta * math.expm1(h * min(3.0, max(0.2, factor)))
             if error <= 1:
-                break
-            self._h = h * (0.2 if not math.isfinite(error) else max(0.2, 0.8 * error ** (-1 / 3)))
-        else:
-            return "the step size fell below what the dtype resolves"
-        self._last = (v, z, f0, f1, theta, h)
-        self.previous = self.t
-        self.t = end if last else self.t + theta * math.expm1(h)
-        self.v, self.u, self._rate = arrived, u, slope
+                self._accept(taken, stretch.theta, h, end if h == limit else None)
+                self.error += self.rtol * error
+                return None
+        return "the step size fell below what the dtype resolves"
+
+    def _accept(self, taken: _Taken, theta: float, h: float, end: float | None) -> None:
+        f0, f1 = theta * self._rate, (theta * math.exp(h)) * taken.rate
+        self._last = (self.v, taken.z, f0, f1, theta, h)
+        self.previous, self._rate_before = self.t, self._rate
+        self.t = self.t + theta * math.expm1(h) if end is None else end
+        self.v, self.u, self._rate = taken.v, taken.u, taken.rate
         self.steps += 1
-        self.error += self.rtol * error
-        self._h = h * min(3.0, 0.85 * max(error, 1e-3) ** (-1 / 3))
-        return None
 
     def at(self, t: float) -> Tensor:
         """Return the layers at a time within the last step, by a cubic in stretched time."""
@@ -209,36 +163,151 @@ class DualFlow:
         between = b * h * f0 + c * z + d * h * f1
         return self.layers.layers(self.layers.advance(v, between))
 
-    def _error(self, estimate: Tensor, v: Tensor, arrived: Tensor, speed: Tensor) -> float:
+    def _stands(self, velocity: Tensor, end: float) -> bool:
+        """Return whether β would not move in the time left: a finite end, or a saddle."""
+        size = torch.linalg.vector_norm(self.layers.beta(self.v))
+        moved = torch.linalg.vector_norm(velocity) * (end - self.t)
+        return bool(moved <= 0.1 * self.rtol * size)
+
+    def _choose(self, sigma: Tensor, speed: Tensor, velocity: Tensor) -> _Part:
+        """Return the rows with weight and the columns that feed back on the margins."""
+        # Beside the gradient, not beside the heaviest rows: those of data that cannot be separated
+        # cancel, and the light ones decide.
+        slope = torch.linalg.vector_norm(self._rate) / (self.scale * self._length or 1.0)
+        rows = sigma >= _NEGLIGIBLE * torch.minimum(slope, sigma.max())
+        if self._dt is None or self.previous == self.t:
+            columns = more = self._everything.columns
+        else:
+            weight = (sigma * torch.sigmoid(self.u)).to(self._squares)
+            curvature = self.scale * self._size**2 * (self._squares.mT @ weight)
+            columns, more = self._columns(self._dt * velocity, self._dt * speed * curvature)
+        if self._part.serves(rows, columns):
+            return self._part
+        if float(more.sum()) > _REGATHER * len(more):
+            more = self._everything.columns
+        return _Part.of(self.x, self.layers, rows, more)
+
+    def _columns(self, moved: Tensor, stiffness: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the columns needed in a step that moves β so far, and some more for the next."""
+        ordered, order = torch.sort(moved.square())
+        total = ordered.cumsum(0)
+        allowed = _FEEDBACK * self.rtol / (self._size or 1.0)
+        out = []
+        for part in (1.0, 0.3):
+            columns = torch.ones_like(self._everything.columns)
+            columns[order[: int((total <= (part * allowed) ** 2).sum())]] = False
+            out.append(columns | (stiffness > part * _STABLE))
+        return out[0], out[1]
+
+    def _stretch(self, sigma: Tensor, speed: Tensor, velocity: Tensor) -> _Stretch:
+        """Return the time scale and the spectral radius, by a warm power iteration."""
+        part, weight = self._part, sigma * torch.sigmoid(self.u)
+        weight, x = weight[part.rows], part.x
+        drift = float(weight @ (x @ velocity[part.columns]))
+        theta = min(float(sigma.sum()) / drift, 1e30) if drift > 0 else 1e30
+        root = torch.sqrt(speed[part.columns])
+        start = root * (self._rate[part.columns] + 1e-12)
+        warm = None if self._vector is None else self._vector[part.columns]
+        vector = start if warm is None else warm
+        for _ in range(8 if warm is None else 1):
+            norm = torch.linalg.vector_norm(vector).clamp(min=1e-300)
+            vector = root * (x.mT @ (weight * (x @ (root * (vector / norm)))))
+        self._vector = torch.zeros_like(speed)
+        self._vector[part.columns] = vector
+        return _Stretch(theta, theta * self.scale * float(torch.linalg.vector_norm(vector)))
+
+    def _attempt(self, stretch: _Stretch, h: float, speed: Tensor) -> _Taken | None:
+        """Return where a step of h leads; None if columns left out have moved the margins."""
+        part, theta = self._part, stretch.theta
+        v, before, u0 = self.v[part.columns], self._rate[part.columns], self.u[part.rows]
+        beta = part.layers.beta(v)
+
+        def margins(z: Tensor) -> Tensor:
+            return u0 + part.x @ (part.layers.beta(part.layers.advance(v, z)) - beta)
+
+        def field(s: float, z: Tensor) -> Tensor:
+            return (theta * math.exp(s)) * self._slope(margins(z), part.x)
+
+        f0, zero = theta * before, torch.zeros_like(v)
+        s, imbalance = max(2, stages(h, 1.2 * stretch.radius)), 0.0
+        implicit = self._implicit_pays(s)
+        if implicit:
+            shifted = self._shifted(theta, u0, speed[part.columns])
+            inner, estimate = rodas_step(field, 0.0, zero, h, f0, shifted, f0)
+            moved = part.x @ (speed[part.columns] * estimate)
+            imbalance = float(moved.abs().max()) / _IMBALANCE
+        else:
+            inner = rkc_step(field, 0.0, zero, h, f0, s)
+        dt = theta * math.expm1(h)
+        z = self._filled(self._extrapolated(dt), inner)
+        arrived = self.layers.advance(self.v, z)
+        u = self.x @ self.layers.beta(arrived)
+        rate = self._slope(u, self.x)
+        if not implicit:
+            estimate = local_error(zero, inner, h, f0, (theta * math.exp(h)) * rate[part.columns])
+        if part.layers is self.layers:
+            return _Taken(z, arrived, u, rate, estimate, imbalance)
+        if float((u[part.rows] - margins(inner)).abs().max()) > 10 * _FEEDBACK * self.rtol:
+            return None
+        z, bend = self._quadrature(rate, dt)
+        z, estimate = self._filled(z, inner), self._filled(bend, estimate)
+        return _Taken(z, self.layers.advance(self.v, z), u, rate, estimate, imbalance)
+
+    def _filled(self, outside: Tensor, inside: Tensor) -> Tensor:
+        """Return a full vector from its parts."""
+        if self._part.layers is self.layers:
+            return inside
+        out = outside.clone()
+        out[self._part.columns] = inside
+        return out
+
+    def _extrapolated(self, dt: float) -> Tensor:
+        """Return the integral of the gradient over dt, as if it went on as before."""
+        if self._part.layers is self.layers:
+            return self._rate
+        slope = (self._rate - self._rate_before) / (self.t - self.previous)
+        return dt * self._rate + (0.5 * dt * dt) * slope
+
+    def _quadrature(self, rate: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+        """Return the integral of the gradient by three of its values, and its last term."""
+        gone = self.t - self.previous
+        first, second = (self._rate - self._rate_before) / gone, (rate - self._rate) / dt
+        bend = (dt**3 / 6) * (second - first) / (dt + gone)
+        return (0.5 * dt) * (self._rate + rate) - bend, bend
+
+    def _implicit_pays(self, s: int) -> bool:
+        """Return whether an implicit step takes less time than s explicit stages."""
+        short, long = sorted(self._part.x.shape)
+        evaluation = 8e-5 + 1e-9 * short * long
+        implicit = 6e-4 + 3 * evaluation + 1e-10 * short**2 * (short + long)
+        return short <= _IMPLICIT and implicit < s * evaluation
+
+    def _shifted(self, theta: float, u: Tensor, speed: Tensor) -> Shifted:
+        """Return solvers with a I − J, J = −θ scale X̃ᵀ diag(σσ′) X̃ diag(K), on its shorter side."""
+        x, weight = self._part.x, theta * self.scale * torch.sigmoid(u) * torch.sigmoid(-u)
+        tall = x.shape[0] >= x.shape[1]
+        left, right = (weight[:, None] * x).mT, x * speed
+        gram = left @ right if tall else right @ left
+        identity = torch.eye(len(gram), dtype=x.dtype, device=x.device)
+
+        def solver(a: float) -> Callable[[Tensor], Tensor]:
+            factors = torch.linalg.lu_factor(gram + a * identity)
+
+            def inner(r: Tensor) -> Tensor:
+                out: Tensor = torch.linalg.lu_solve(*factors, r[:, None])[:, 0]
+                return out
+
+            return inner if tall else lambda r: (r - left @ inner(right @ r)) / a
+
+        return solver
+
+    def _error(self, taken: _Taken, speed: Tensor) -> float:
         """Return the local error over the tolerance, in β and in v."""
-        faster = torch.maximum(speed, self.layers.speed(arrived))
-        beta = torch.linalg.vector_norm(self.layers.beta(arrived))
-        in_beta = torch.linalg.vector_norm(faster * estimate) / beta.clamp(min=1e-300)
+        faster = torch.maximum(speed, self.layers.speed(taken.v))
+        beta = torch.linalg.vector_norm(self.layers.beta(taken.v))
+        in_beta = torch.linalg.vector_norm(faster * taken.estimate) / beta.clamp(min=1e-300)
         if len(self.layers.delta) == 0:
             return float(in_beta) / self.rtol
-        size = torch.linalg.vector_norm(torch.sqrt(arrived**2 + self.layers.delta.amax(0)))
-        in_v = torch.linalg.vector_norm(self.layers.q(arrived) * estimate) / size.clamp(min=1e-300)
-        return float(torch.maximum(in_beta, in_v)) / self.rtol
-
-    def _radius(self, weight: Tensor, speed: Tensor) -> float:
-        """Return the spectral radius of the flow's Jacobian by one warm power iteration or more."""
-        rounds = 1 if self._vector is not None else 8
-        root = torch.sqrt(speed)
-        vector = self._vector if self._vector is not None else root * (self._rate + 1e-12)
-        value = 0.0
-        for _ in range(rounds):
-            norm = torch.linalg.vector_norm(vector).clamp(min=1e-300)
-            vector = root * (self.x.mT @ (weight * (self.x @ (root * (vector / norm)))))
-            value = float(torch.linalg.vector_norm(vector)) * self.scale
-        self._vector = vector
-        return value
-
-    def _gather(self, u: Tensor) -> None:
-        """Keep only rows that matter within a step, recopied when few enough are left."""
-        keep = u < u.min() + _NEGLIGIBLE
-        count = int(keep.sum())
-        covered = self._rows is None or bool(self._rows[keep].all())
-        if covered and count > _REGATHER * len(self._active):
-            return
-        self._rows = keep
-        self._active = self.x if count == len(u) else self.x[keep]
+        size = torch.linalg.vector_norm(torch.sqrt(taken.v**2 + self.layers.delta.amax(0)))
+        in_v = torch.linalg.vector_norm(self.layers.q(taken.v) * taken.estimate)
+        return float(torch.maximum(in_beta, in_v / size.clamp(min=1e-300))) / self.rtol

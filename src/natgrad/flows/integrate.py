@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from natgrad.errors import (
     VelocityOverflowError,
 )
 from natgrad.flows.dual import DualFlow
+from natgrad.flows.logistic_flow import LogisticFlow
 from natgrad.flows.recorder import Record, Recorder
 from natgrad.flows.steppers import Stepper, stepper
 from natgrad.flows.stopping import Rule, as_rule
@@ -26,8 +27,10 @@ from natgrad.likelihoods import Bernoulli, Categorical, Likelihood
 from natgrad.parametrizations import Diagonal, Direct
 from natgrad.parametrizations.base import P, Parametrization, detach, flatten, unflatten
 
-Method = Literal["auto", "dual", "rkc", "dopri", "dop853", "radau", "bdf", "lsoda"]
+Method = Literal["auto", "dual", "newton", "rkc", "dopri", "dop853", "radau", "bdf", "lsoda"]
 Direction = Callable[..., Any]
+
+_NEWTON_STEP = 0.2  # of the time since t = −1: fine enough for rules to end a run near their bound
 
 
 @torch.no_grad()
@@ -50,10 +53,14 @@ def integrate(
 ) -> Trajectory[P]:
     """Integrate d params/dt = direction(params) with error control.
 
-    With `euclidean` this is gradient flow ẇ = −∇L: products of layers conserve their balancedness
-    (w_l² − w_k² of diagonal, WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ of matrix products). With `natural` it is natural
-    gradient flow F ẇ = −∇L ([KMH21] 3–5): outputs at the batch follow one path whatever the
-    parametrization, as long as the Jacobian keeps full row rank.
+    - `euclidean`: gradient flow ẇ = −∇L. Products of layers conserve their balancedness: squares
+      w_l² − w_k² of diagonal networks, WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ of matrix products. A single layer conserves
+      what is orthogonal to the span of the data.
+    - `natural`: natural gradient flow F ẇ = −∇L ([KMH21] 3–5). Outputs at the batch follow one path
+      whatever the parametrization, as long as the Jacobian keeps full row rank. A single layer
+      conserves what is orthogonal to the span of the data and, on logistic loss, e^{t} ∇L.
+
+    The loss never increases along either.
 
     Args:
         direction: `euclidean` or `natural`.
@@ -64,10 +71,14 @@ def integrate(
         until: Final time, or a stopping rule.
         times: Times to save, increasing; default every accepted step.
         method: `"dual"` (gradient flow of diagonal networks and logistic regression, in dual
-            variables), `"rkc"` (Runge–Kutta–Chebyshev, for gradient flows), `"dopri"`, `"dop853"`
-            (explicit), `"radau"`, `"bdf"`, `"lsoda"` (stiff), or `"auto"`.
-        log_time: Integrate in log(1 + t); default for classification losses unless dual.
-        rtol: Relative accuracy per step; default 1e-3 for `"dual"`, else 1e-6.
+            variables), `"newton"` (natural gradient flow of logistic regression, solved for by
+            Newton's method at every step and saved time), `"rkc"` (Runge–Kutta–Chebyshev, for
+            gradient flows), `"dopri"`, `"dop853"` (explicit), `"radau"`, `"bdf"`, `"lsoda"`
+            (stiff), or `"auto"`.
+        log_time: Integrate in log(1 + t); default for classification losses. `"dual"` and
+            `"newton"` have clocks of their own.
+        rtol: Relative accuracy per step; default 1e-3 for `"dual"`, else 1e-6. `"newton"` is
+            accurate to 1e-11 whatever is asked for.
         atol: Absolute accuracy per step.
         record: Diagnostics to save, by name: functions of the parameters.
         max_evaluations: Give up (status stalled) after so many evaluations.
@@ -104,6 +115,9 @@ def integrate(
             max_evaluations,
         )
 
+    if chosen == "newton":
+        return _integrate_newton(likelihood, params, batch, rule, recorder, max_evaluations)
+
     x, y = batch
 
     def velocity(state: Tensor) -> Tensor:
@@ -133,6 +147,7 @@ def integrate(
         recorder,
         chosen + (" in log time" if stretched else ""),
         max_evaluations,
+        direction is natural,
     )
 
 
@@ -177,25 +192,33 @@ def _choose(
     batch: tuple[Tensor, Tensor],
     options: dict[str, Any],
 ) -> str:
-    known = ("auto", "dual", "rkc", "dopri", "dop853", "radau", "bdf", "lsoda")
+    known = get_args(Method)
     if method not in known:
         raise InvalidInputError(f"method must be one of {', '.join(known)}, but is {method!r}.")
-    fits = (
-        direction is euclidean
-        and isinstance(likelihood, Bernoulli)
+    logistic = (
+        isinstance(likelihood, Bernoulli)
         and isinstance(parametrization, (Direct, Diagonal))
         and cast(Any, parametrization).predict(params, batch[0]).ndim == 1
         and batch[0].is_floating_point()
     )
-    if method == "dual" and not fits:
+    fits = {
+        "dual": logistic and direction is euclidean,
+        "newton": logistic
+        and direction is natural
+        and isinstance(parametrization, Direct)
+        and not options,
+    }
+    if method in fits and not fits[method]:
         raise InvalidInputError(
-            "method='dual' is for the euclidean flow of Direct or Diagonal with one logit under "
-            f"Bernoulli, not for {parametrization!r} under {likelihood!r}. Try method='auto'."
+            "method='dual' is for euclidean flows of Direct or Diagonal and method='newton' for "
+            "natural flows of Direct (no further options), with one logit under Bernoulli, not for "
+            f"{parametrization!r} under {likelihood!r}. Try method='auto'."
         )
     if method != "auto":
         return method
-    if fits:
-        return "dual"
+    for name, possible in fits.items():
+        if possible:
+            return name
     return "dop853" if direction is natural else "rkc"
 
 
@@ -207,8 +230,13 @@ def _run(
     recorder: Recorder[P],
     method: str,
     max_evaluations: int,
+    singular: bool,
 ) -> Trajectory[P]:
-    """Step until the rule is met or the flow cannot go on."""
+    """Step until the rule is met or the flow cannot go on.
+
+    Steps of a gradient flow shrink to nothing where it is too stiff, those of a natural one where
+    it is `singular`.
+    """
     steps, t, state = 0, 0.0, flatten(params)
     solver: Stepper | None = None
     if recorder.saves_every_step or recorder.due(0.0):
@@ -220,6 +248,9 @@ def _run(
             failure = solver.step()
             if failure is not None:
                 status, detail = Status.STALLED, f"at t = {t:.6g}: {failure}"
+                if singular:
+                    status = Status.SINGULAR
+                    detail = f"the velocity is unbounded at t = {t:.6g}, where a rank is lost"
                 break
             # The clock rounds: the end of the interval is the end of time.
             now = rule.until if solver.t >= clock.tau(rule.until) else clock.t(solver.t)
@@ -248,6 +279,51 @@ def _run(
         evaluations=0 if solver is None else solver.evaluations,
         steps=steps,
         error_estimate=float("nan") if solver is None else solver.error,
+    )
+
+
+def _integrate_newton(
+    likelihood: Likelihood,
+    params: P,
+    batch: tuple[Tensor, Tensor],
+    rule: Rule,
+    recorder: Recorder[P],
+    max_evaluations: int,
+) -> Trajectory[P]:
+    """Natural gradient flow of logistic regression; see `natgrad.flows.logistic_flow`."""
+    x, y = batch
+    beta = cast(Tensor, params)
+    flow = LogisticFlow(beta, x, likelihood.prepare(x @ beta, y)[1])
+    if recorder.saves_every_step or recorder.due(0.0):
+        recorder.save(0.0, params)
+    status, detail = Status.STALLED, f"gave up after {max_evaluations} evaluations"
+    t, steps, here = 0.0, 0, params
+    try:
+        while max(steps, flow.evaluations) < max_evaluations:
+            now = min(t + _NEWTON_STEP * (1 + t), rule.until)
+            if math.isinf(now):
+                status, detail = Status.STALLED, f"time overflows after t = {t:.6g}"
+                break
+            for due in recorder.due(now):
+                recorder.save(due, cast(P, flow.at(due)))
+            here = cast(P, flow.at(now))
+            t, steps = now, steps + 1
+            if recorder.saves_every_step:
+                recorder.save(t, here)
+            if rule.met(recorder.progress(t, steps, here)):
+                status, detail = rule.status, f"{rule.reason} at t = {t:.6g}"
+                break
+    except (ConvergenceError, VelocityOverflowError) as error:
+        status, detail = Status.STALLED, f"at t = {t:.6g}: {error}"
+    if not recorder.saved_at(t):
+        recorder.save(t, here)
+    return recorder.finish(
+        status,
+        detail,
+        method="Newton path",
+        evaluations=flow.evaluations,
+        steps=steps,
+        error_estimate=flow.error,
     )
 
 

@@ -29,7 +29,7 @@ class Recorder(Generic[P]):
         record: Record | None,
     ) -> None:
         self.likelihood, self.parametrization, self.batch = likelihood, parametrization, batch
-        self.wanted = None if times is None else _check_times(times)
+        self.wanted = None if times is None else check_times(times)
         self._next = 0
         self._record = dict(record or {})
         self._times: list[float] = []
@@ -102,7 +102,8 @@ class Recorder(Generic[P]):
         )
 
 
-def _check_times(times: Tensor) -> Tensor:
+def check_times(times: Tensor) -> Tensor:
+    """Return times to save as float64; raise unless they are finite, not negative and increase."""
     t = torch.as_tensor(times, dtype=torch.float64).flatten()
     if len(t) == 0 or bool((t < 0).any()) or not bool(torch.isfinite(t).all()):
         raise InvalidInputError("times must be finite, not negative, and at least one.")

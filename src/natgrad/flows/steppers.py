@@ -7,8 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from natgrad.errors import NatgradError
 from natgrad.flows.rkc import Field, SpectralRadius, local_error, rkc_step, stages
 
+_EXPLICIT = ("dopri", "dop853")
 _SCIPY = {"dopri": "RK45", "dop853": "DOP853", "radau": "Radau", "bdf": "BDF", "lsoda": "LSODA"}
 
 
@@ -53,10 +55,18 @@ class ScipyStepper:
     def __init__(
         self, method: str, field: Field, y: Tensor, end: float, *, rtol: float, atol: float
     ) -> None:
-        self._like = y
+        self._like, self._stepping = y, False
+        self._failure: NatgradError | None = None
 
         def numpy_field(t: float, state: np.ndarray) -> np.ndarray:
-            return field(t, torch.from_numpy(state).to(y)).double().cpu().numpy()
+            try:
+                return field(t, torch.from_numpy(state).to(y)).double().cpu().numpy()
+            except NatgradError as error:
+                if not self._stepping or method not in _EXPLICIT:
+                    raise
+                # A trial step went too far; NaN makes the solver try a shorter one.
+                self._failure = error
+                return np.full_like(state, np.nan)
 
         import scipy.integrate  # here, to keep `import natgrad` light
 
@@ -84,8 +94,12 @@ class ScipyStepper:
 
     def step(self) -> str | None:
         """Take one step."""
+        self._stepping, self._failure = True, None
         message = self._solver.step()
+        self._stepping = False
         if self._solver.status == "failed":
+            if self._failure is not None:
+                raise self._failure
             return str(message)
         self._dense = None
         self.error += self._rtol  # SciPy bounds each step's error by the tolerance

@@ -18,7 +18,7 @@ class SchedulerError(NatgradError, ConnectionError):
 
 
 class WorkerError(NatgradError, RuntimeError):
-    """Worker processes do not start, so that no cell can run."""
+    """Worker processes do not start, or have other sources than the sweep was begun with."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Failure:
         label: The cell's few words for people.
         function: `module:function`.
         config: Canonical text of the config.
-        kind: "exception", "memory" (Python could not allocate), "timeout", or "killed" (the
+        kind: "exception", "timeout", "memory" (Python could not allocate), or "killed" (the
             process ended without a word: a signal, often the system's for want of memory).
         message: One sentence.
         traceback: The last frames of an exception, else empty.

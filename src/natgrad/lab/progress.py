@@ -109,6 +109,9 @@ class Display:
         """Take note that the tally has changed."""
         self.tally.elapsed = time.monotonic() - self._begin
 
+    def say(self, text: str) -> None:
+        """Show a sentence about the sweep."""
+
     def finish(self) -> None:
         """Take note that the sweep has ended, well or not."""
         self.update()
@@ -119,14 +122,15 @@ class Bar(Display):
 
     def __init__(self, title: str, tally: Tally, console: Console) -> None:
         super().__init__(tally)
-        columns = (
-            TextColumn("{task.description}"),
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[tally]}"),
+            TextColumn("{task.fields[tally]}", markup=False),
+            console=console,
+            refresh_per_second=4,
         )
-        self._progress = Progress(*columns, console=console, refresh_per_second=4)
         self._task: TaskID = self._progress.add_task(
-            _plain(title), total=tally.total, completed=tally.ended, tally=str(tally)
+            title or "sweep", total=tally.total, completed=tally.ended, tally=str(tally)
         )
         self._progress.start()
 
@@ -134,6 +138,10 @@ class Bar(Display):
         """Move the bar."""
         super().update()
         self._progress.update(self._task, completed=self.tally.ended, tally=str(self.tally))
+
+    def say(self, text: str) -> None:
+        """Show a sentence above the bar."""
+        self._progress.console.print(text, markup=False)
 
     def finish(self) -> None:
         """Leave the bar as it stands."""
@@ -153,17 +161,14 @@ class Lines(Display):
         super().update()
         if self.tally.elapsed >= self._next and self.tally.ended < self.tally.total:
             self._next = self.tally.elapsed + _EVERY
-            self._print(str(self.tally))
+            self.say(str(self.tally))
 
     def finish(self) -> None:
         """Print the last line."""
         super().update()
-        self._print(f"{self.tally}, {duration(self.tally.elapsed)}")
+        self.say(f"{self.tally}, {duration(self.tally.elapsed)}")
 
-    def _print(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Print a line."""
         line = f"{self._title}: {text}" if self._title else text
         self._console.print(line, markup=False, soft_wrap=True)
-
-
-def _plain(title: str) -> str:
-    return title.replace("[", r"\[") or "sweep"

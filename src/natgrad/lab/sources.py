@@ -79,19 +79,32 @@ def _origin(function: Callable[..., Any]) -> tuple[str, Path]:
 
 def _targets(name: str, file: Path, root: Path, own: str) -> Iterator[str]:
     """Yield the modules that a module imports, of those that count."""
-    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    for level, module, member in _imports(file.read_bytes()):
-        base = package.split(".")[: len(package.split(".")) - level + 1] if level else []
-        target = ".".join([*base, *([module] if module else [])])
+    for target, member in _resolved(name, file):
         top = target.partition(".")[0]
         if top not in (_PACKAGE, own) and not _beside(top, root):
             continue
-        for candidate in (target, f"{target}.{member}") if member else (target,):
-            if candidate.startswith(f"{_PACKAGE}.lab.") or candidate == f"{_PACKAGE}.lab":
-                continue
-            if candidate == _PACKAGE and member and _locate(f"{_PACKAGE}.{member}", root):
-                continue  # `from natgrad import limits` names a module, not the whole package
-            yield candidate
+        path, inner = _locate(target, root), f"{target}.{member}"
+        if f"{target}.".startswith(f"{_PACKAGE}.lab.") or inner == f"{_PACKAGE}.lab":
+            continue
+        if member and _locate(inner, root) is not None:
+            yield inner
+            if path is not None and not _defines(target, path, member):
+                continue  # `from natgrad import limits` takes a module, and no name, from natgrad
+        yield target
+
+
+def _resolved(name: str, file: Path) -> Iterator[tuple[str, str]]:
+    """Yield (module, member) of each import of a module; no member for `import module`."""
+    package = (name if file.name == "__init__.py" else name.rpartition(".")[0]).split(".")
+    for level, module, member in _imports(file.read_bytes()):
+        base = package[: len(package) - level + 1] if level else []
+        yield ".".join([*base, *([module] if module else [])]), member
+
+
+def _defines(package: str, file: Path, name: str) -> bool:
+    """Tell whether a package's own file may give a name another meaning than its module's."""
+    taken = {member: target for target, member in _resolved(package, file)}
+    return taken.get(name, taken.get("*", package)) != package or name in _names(file.read_bytes())
 
 
 def _beside(top: str, root: Path) -> bool:
@@ -124,3 +137,13 @@ def _imports(source: bytes) -> list[tuple[int, str, str]]:
         elif isinstance(node, ast.ImportFrom):
             found += [(node.level, node.module or "", alias.name) for alias in node.names]
     return found
+
+
+@lru_cache(maxsize=1024)
+def _names(source: bytes) -> frozenset[str]:
+    """Return the names that a module defines itself, imports aside."""
+    tree = ast.parse(source)
+    named = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = {node.name for node in ast.walk(tree) if isinstance(node, named)}
+    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return frozenset(found | {node.id for node in stored if isinstance(node.ctx, ast.Store)})

@@ -13,7 +13,8 @@ from natgrad.lab.progress import Display, Reporter, Tally
 from natgrad.lab.sources import fingerprint
 from natgrad.lab.store import CorruptError, Store, Stored, decode, identify
 
-_ATTEMPTS = 2  # for a cell whose process was killed: the reason may have been a neighbour
+_AGAIN = ("killed", "memory")  # the reason may have been a neighbour's appetite
+_ATTEMPTS = 2
 _LAG = 30.0  # seconds that a network file system may take to show what another machine wrote
 
 
@@ -84,7 +85,7 @@ class Sweeper:
             CellsFailedError: If cells failed; all others are in the store.
             StoreError: If results cannot be kept.
             SchedulerError: If the cluster has gone.
-            WorkerError: If no worker starts.
+            WorkerError: If workers do not start, or have other sources.
         """
         sources = {f: fingerprint(f) for f in {cell.function for cell in cells}}
         identities = [identify(cell, sources[cell.function]) for cell in cells]
@@ -143,6 +144,8 @@ class _Batch:
 
     def run(self) -> None:
         """Return when every job has ended one way or another."""
+        if self._jobs and not self._engine.workers:
+            self._display.say("there are no workers yet; cells wait for the first.")
         try:
             for key in self._jobs:
                 self._submit(key)
@@ -172,8 +175,8 @@ class _Batch:
         if outcome.kind == "done":
             self._keep(key, outcome)
             tally.done += 1
-        elif outcome.kind == "killed" and self._attempts[key] < _ATTEMPTS:
-            self._submit(key)
+        elif outcome.kind in _AGAIN and self._attempts[key] < _ATTEMPTS:
+            self._submit(key)  # after all that wait already
         else:
             self._failures.append(self._failure(key, outcome))
             tally.failed += 1

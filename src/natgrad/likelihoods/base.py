@@ -1,17 +1,23 @@
 """What a likelihood must say about its geometry: one square root, shared with the gradient."""
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from natgrad.errors import DeviceError, DtypeError, InvalidInputError, ShapeError
 from natgrad.linalg.lstsq import require_finite
 
 Reduction = Literal["mean", "sum"]
 """How the losses of single data are reduced: over data only, outputs always sum."""
+
+Listener = Callable[[Tensor, Tensor, Tensor], None]
+"""What `Likelihood.observe` takes: a function of output, labels and loss."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +66,32 @@ class Whitened(Root):
 class Likelihood(ABC):
     """A loss −log q(y | output), reduced over data; also a criterion, `likelihood(output, y)`.
 
+    A new one defines the methods below that are abstract; `fisher_product`, `mean_fisher` and
+    `sampled_errors`, which the optimizer uses, follow from `root` and `sample` and are worth
+    overriding where a closed form is cheaper.
+
     Outputs have shape `(n,)` or `(n, …)`; internally `(n, k)`. Losses sum over outputs and are
     reduced over data by `reduction`, so that the loss is a log-likelihood whichever is chosen.
     The Fisher is reduced likewise, and the natural direction does not depend on the choice.
 
     Args:
         reduction: `"mean"` (default) or `"sum"`.
+
+    Attributes:
+        constant_fisher: Whether the Fisher is the same for all outputs.
     """
+
+    constant_fisher: bool = False
 
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         if reduction not in get_args(Reduction):
             raise InvalidInputError(f"reduction must be 'mean' or 'sum', but got {reduction!r}.")
         self.reduction: Reduction = reduction
+        self._listeners: OrderedDict[int, Listener] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy keeps: everything but the listeners."""
+        return self.__dict__ | {"_listeners": OrderedDict()}
 
     def __repr__(self) -> str:
         """Return the constructor call."""
@@ -81,7 +101,27 @@ class Likelihood(ABC):
         """Return the reduced loss; differentiable by autograd."""
         f, target = self.prepare(output, y)
         losses = self._losses(f, target)
-        return losses.mean() if self.reduction == "mean" else losses.sum()
+        loss = losses.mean() if self.reduction == "mean" else losses.sum()
+        for listener in tuple(self._listeners.values()):
+            listener(output, y, loss)
+        return loss
+
+    def observe(self, listener: Listener) -> RemovableHandle:
+        """Call `listener(output, y, loss)` after every call of the criterion, until removed.
+
+        Example:
+            >>> from natgrad import Gaussian
+            >>> criterion, seen = Gaussian(), []
+            >>> handle = criterion.observe(lambda output, y, loss: seen.append(float(loss)))
+            >>> _ = criterion(torch.zeros(1, 1), torch.full((1, 1), 2.0))
+            >>> handle.remove()
+            >>> _ = criterion(torch.zeros(1, 1), torch.ones(1, 1))
+            >>> seen
+            [2.0]
+        """
+        handle = RemovableHandle(self._listeners)
+        self._listeners[handle.id] = listener
+        return handle
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
         """Return the reduced loss; the same as calling the likelihood."""
@@ -135,6 +175,42 @@ class Likelihood(ABC):
         root = self.root(f)
         return Whitened(root.contrast, root.log_weight, self._target(f, labels))
 
+    def fisher_product(self, output: Tensor, u: Tensor) -> Tensor:
+        """Return Fₙ uₙ for every datum, unreduced, in the outputs' shape.
+
+        Example:
+            >>> from natgrad import Categorical
+            >>> Categorical().fisher_product(torch.zeros(1, 2), torch.tensor([[1.0, 0.0]]))
+            tensor([[ 0.2500, -0.2500]])
+        """
+        f = flatten_outputs(output)
+        return self._fisher_product(f, u.reshape(f.shape)).reshape(output.shape)
+
+    def mean_fisher(self, output: Tensor) -> Tensor:
+        """Return the average over data of the Fisher's blocks, unreduced, shape `(k, k)`.
+
+        Example:
+            >>> from natgrad import Bernoulli
+            >>> Bernoulli().mean_fisher(torch.zeros(3, 1))
+            tensor([[0.2500]])
+        """
+        return self._mean_fisher(flatten_outputs(output))
+
+    def sampled_errors(self, output: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Return ∂ℓₙ/∂fₙ at labels drawn from the model, unreduced, in the outputs' shape.
+
+        Their covariance given the outputs is the Fisher.
+
+        Example:
+            >>> from natgrad import Bernoulli
+            >>> Bernoulli().sampled_errors(torch.zeros(2, 1)).abs()
+            tensor([[0.5000],
+                    [0.5000]])
+        """
+        if not all_finite(flatten_outputs(output)):
+            require_finite(output, "outputs")
+        return self._sampled_errors(output, generator).reshape(output.shape)
+
     def visible(self, like: Tensor) -> Tensor | None:
         """Return an orthonormal basis (rows) of the output directions the Fisher sees.
 
@@ -154,6 +230,24 @@ class Likelihood(ABC):
     @abstractmethod
     def _sample(self, output: Tensor, generator: torch.Generator | None) -> Tensor: ...
 
+    def _sampled_errors(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
+        return self._gradient(*self.prepare(output, self._sample(output, generator)))
+
+    def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
+        root = self.root(f)
+        return root.transpose(torch.exp(2 * root.log_weight) * root.apply(u))
+
+    def _mean_fisher(self, f: Tensor) -> Tensor:
+        root = self.root(f)
+        weight = torch.exp(root.log_weight)[:, :, None]
+        contrast = (
+            torch.eye(f.shape[1], dtype=f.dtype, device=f.device)[None]
+            if root.contrast is None
+            else root.contrast
+        )
+        rows = (weight * contrast).flatten(0, 1)
+        return rows.mT @ rows / len(f)
+
     @abstractmethod
     def _losses(self, f: Tensor, y: Tensor) -> Tensor: ...
 
@@ -168,6 +262,12 @@ class Likelihood(ABC):
 
     @abstractmethod
     def _check_labels(self, f: Tensor, y: Tensor) -> Tensor: ...
+
+
+def all_finite(x: Tensor) -> bool:
+    """Return whether no entry is NaN or infinite, in one pass over the entries if so."""
+    # A NaN or an infinity always shows in the sum; a sum may also overflow by itself.
+    return bool(torch.isfinite(x.sum())) or bool(torch.isfinite(x).all())
 
 
 def flatten_outputs(output: Tensor) -> Tensor:

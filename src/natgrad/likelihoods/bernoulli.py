@@ -58,6 +58,12 @@ class Bernoulli(Likelihood):
         ones = torch.bernoulli(torch.sigmoid(output), generator=generator)
         return ones if self.zero_one else 2 * ones - 1
 
+    def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
+        return torch.sigmoid(f) * torch.sigmoid(-f) * u
+
+    def _mean_fisher(self, f: Tensor) -> Tensor:
+        return torch.diag((torch.sigmoid(f) * torch.sigmoid(-f)).mean(0))
+
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
         return softplus(-y * f).sum(1)
 

@@ -58,6 +58,14 @@ class Categorical(Likelihood):
         p = torch.softmax(flatten_outputs(output), dim=1)
         return torch.multinomial(p, 1, generator=generator)[:, 0]
 
+    def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
+        p = torch.softmax(f, dim=1)
+        return p * (u - (p * u).sum(1, keepdim=True))
+
+    def _mean_fisher(self, f: Tensor) -> Tensor:
+        p = torch.softmax(f, dim=1)
+        return torch.diag(p.mean(0)) - p.mT @ p / len(f)
+
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
         return -torch.gather(torch.log_softmax(f, dim=1), 1, y[:, None])[:, 0]
 

@@ -2,12 +2,14 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
 from natgrad.errors import NonFiniteError, ShapeError
 from natgrad.likelihoods.base import (
     Likelihood,
     Reduction,
     Root,
+    all_finite,
     flatten_outputs,
     like_outputs,
 )
@@ -30,6 +32,8 @@ class Gaussian(Likelihood):
         >>> likelihood(torch.zeros(1, 2), torch.tensor([[2.0, 3.0]]))
         tensor(5.)
     """
+
+    constant_fisher = True
 
     def __init__(self, covariance: Tensor | None = None, *, reduction: Reduction = "mean") -> None:
         super().__init__(reduction=reduction)
@@ -72,9 +76,26 @@ class Gaussian(Likelihood):
         factor = cholesky(self.covariance.to(device=output.device)).to(output.dtype)
         return output + (noise.reshape(len(output), -1) @ factor.mT).reshape(output.shape)
 
+    def _sampled_errors(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
+        noise = torch.randn(
+            output.shape, dtype=output.dtype, device=output.device, generator=generator
+        )
+        flat = flatten_outputs(noise)
+        root = self.precision_root(flat, flat.shape[1])
+        return noise if root is None else flat @ root
+
+    def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
+        root = self.precision_root(f, f.shape[1])
+        return u if root is None else u @ (root.mT @ root)
+
+    def _mean_fisher(self, f: Tensor) -> Tensor:
+        return self._fisher(f)[0]
+
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
         root = self.precision_root(f, f.shape[1])
-        e = y - f if root is None else (y - f) @ root.mT
+        if root is None:  # one pass forward and one backward
+            return 0.5 * mse_loss(f, y, reduction="none").sum(1)
+        e = (y - f) @ root.mT
         return 0.5 * (e * e).sum(1)
 
     def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
@@ -93,7 +114,7 @@ class Gaussian(Likelihood):
 
     def _check_labels(self, f: Tensor, y: Tensor) -> Tensor:
         labels = like_outputs(f, y)
-        if not bool(torch.isfinite(labels).all()):
+        if not all_finite(labels):
             raise NonFiniteError(
                 "regression targets must be finite, but some are NaN or infinite; drop or impute "
                 "those data."

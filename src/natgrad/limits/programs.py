@@ -4,12 +4,7 @@ import torch
 from torch import Tensor
 
 from natgrad.limits.interior import Solve
-
-
-def weighted_gram(a: Tensor, w: Tensor) -> Tensor:
-    """Return Aᵀ diag(w) A; numpy's product of a matrix with its own transpose is symmetric."""
-    b = (w.sqrt()[:, None] * a).numpy()
-    return torch.from_numpy(b.T @ b)
+from natgrad.linalg.graded import weighted_gram
 
 
 def cholesky_solver(matrix: Tensor) -> Solve | None:

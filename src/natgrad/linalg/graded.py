@@ -194,6 +194,15 @@ class _GradedBasis:
         return self.q @ coordinates
 
 
+def weighted_gram(a: Tensor, w: Tensor) -> Tensor:
+    """Return Aᵀ diag(w) A for w ≥ 0, at half the cost of a general product on the CPU."""
+    b = w.sqrt()[:, None] * a
+    if b.device.type != "cpu":
+        return b.mT @ b
+    array = b.numpy()
+    return torch.from_numpy(array.T @ array)  # numpy sees that the result is symmetric
+
+
 def _needed(along: Tensor, rows: Tensor, rtol: float) -> Tensor:
     """Return which basis rows each row needs: from some column of q on, nothing but rounding."""
     tail: Tensor = along.square().flip(1).cumsum(1).flip(1).sqrt()

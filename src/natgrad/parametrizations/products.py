@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from natgrad.errors import DtypeError, RankDeficientError, ShapeError
-from natgrad.linalg import default_rtol, kronecker_lstsq, lstsq, reachable
+from natgrad.errors import ConvergenceError, DtypeError, RankDeficientError, ShapeError
+from natgrad.linalg import default_rtol, kronecker_lstsq, reachable
 from natgrad.linalg.kronecker import Factor
+from natgrad.linalg.lstsq import widen
+from natgrad.linalg.pivoted_qr import pivoted_qr
 from natgrad.parametrizations.base import check_leaves, flatten, unflatten
 
 
@@ -173,13 +175,13 @@ class Lift:
         """Return Aᵢ⁺ U Bᵢ⁺, refusing a layer that cannot produce U."""
         a, b, v = self.left[i], self.right[i], self.u
         if a is not None:
-            fit = lstsq(a, v)
-            self._refuse_rank(i, "left of", fit.rank, self.u.shape[0])
-            v = fit.solution
+            found = pivoted_qr(a)
+            self._refuse_rank(i, "left of", found.rank, self.u.shape[0])
+            v = found.solve(v)
         if b is not None:
-            fit = lstsq(b.mT, v.mT)
-            self._refuse_rank(i, "right of", fit.rank, self.u.shape[1])
-            v = fit.solution.mT
+            found = pivoted_qr(b.mT)
+            self._refuse_rank(i, "right of", found.rank, self.u.shape[1])
+            v = found.solve(v.mT).mT
         return v
 
     def _refuse_rank(self, i: int, side: str, rank: int, needed: int) -> None:
@@ -203,8 +205,7 @@ class Lift:
 def _rank(a: Tensor) -> int:
     if min(a.shape) == 0:
         return 0
-    s = torch.linalg.svdvals(a)
-    return int((s > 8 * default_rtol(*a.shape, dtype=a.dtype) * s[0]).sum())
+    return pivoted_qr(a, rtol=8 * default_rtol(*a.shape, dtype=a.dtype)).rank
 
 
 def _square(left: Sequence[Factor], right: Sequence[Factor]) -> bool:
@@ -247,6 +248,29 @@ def refuse_unreachable(reached: Tensor, u: Tensor) -> None:
             f"no direction moves the hypothesis along the velocity wanted: the nearest misses it "
             f"by {missed / wanted:.1e} of its size, because the factors lack rank. Use natural() "
             "for the nearest one, or a full-rank initialisation."
+        )
+
+
+def refuse_rounding(factors: Sequence[Tensor], v: Sequence[Tensor], u: Tensor) -> None:
+    """Raise `ConvergenceError` if v, as rounded, misses what the factors can reach of u.
+
+    Judged in double precision. Products of nearly singular factors take large movements that
+    cancel in β, and the more layers, the more digits cancel: float32 runs out of them first.
+    """
+    wide = [widen(w) for w in factors]
+    left, right = partial_products(wide)
+    target = widen(u)
+    missed = target - push(left, right, [widen(part) for part in v])
+    size, tolerance = float(target.norm()), max(1e-6, 1e4 * torch.finfo(u.dtype).eps)
+    if float(missed.norm()) <= tolerance * size:
+        return
+    near = partial_products(factors)  # ranks are those of the factors as given
+    within = float(reachable(*near, missed.to(u)).norm())
+    if within > tolerance * size:
+        raise ConvergenceError(
+            f"in {u.dtype} the direction found misses {within / size:.1e} of the velocity wanted: "
+            f"the {len(factors)} factors are too close to singular for this precision. Use "
+            "float64, a positive damping, or an orthogonal initialisation."
         )
 
 

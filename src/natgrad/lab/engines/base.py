@@ -11,11 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from natgrad.errors import InvalidInputError
+import torch
+
 from natgrad.lab.cells import Cell, Result
-from natgrad.lab.failures import Kind
+from natgrad.lab.failures import Kind, WorkerError
 from natgrad.lab.sources import fingerprint
-from natgrad.lab.store import Identity, Store, encode, identify, shared
+from natgrad.lab.store import Identity, Store, encode, shared
 
 _LAB = Path(__file__).parents[1]
 
@@ -92,15 +93,21 @@ class Engine(ABC):
         self.close()
 
 
-def execute(job: Job) -> Outcome:
+def execute(job: Job, running: Callable[[], None] = lambda: None) -> Outcome:
     """Run a job in this process, and store its result if the store is in sight.
+
+    Args:
+        job: The job.
+        running: Called when the cell begins to run, everything it needs being imported.
 
     Raises:
         StoreError: If the store is in sight and cannot be written.
+        WorkerError: If this process has other sources than the sweep was begun with.
     """
+    _same_code(job)
+    running()
     begin = time.perf_counter()
     try:
-        _same_code(job)
         result = job.cell.run()
         seconds = time.perf_counter() - begin
         data = encode(job.identity, result, seconds, job.cell.label)
@@ -123,11 +130,11 @@ def sentence(error: BaseException) -> str:
 
 def _same_code(job: Job) -> None:
     """Make sure that this process computes what the name of the result will say."""
-    begun, here = job.identity, identify(job.cell, _sources(job.cell.function))
-    if here != begun:
-        what = "torch" if here.sources == begun.sources else "natgrad or of the experiment"
-        raise InvalidInputError(
-            f"the worker has another version of {what} than the sweep was begun with. Install the "
+    begun, sources = job.identity, _sources(job.cell.function)
+    if (sources, str(torch.__version__)) != (begun.sources, begun.torch):
+        what = "torch" if sources == begun.sources else "natgrad or of the experiment"
+        raise WorkerError(
+            f"a worker has another version of {what} than the sweep was begun with. Install the "
             "same everywhere, change no source during a run, and start again."
         )
 

@@ -3,29 +3,19 @@
 import os
 import pickle
 import signal
-import socket
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from natgrad.errors import InvalidInputError
 from natgrad.lab.engines.base import Outcome
-from natgrad.lab.engines.parcel import import_path
-from natgrad.lab.engines.threads import VARIABLES
-from natgrad.lab.engines.worker import BEGUN
+from natgrad.lab.engines.spawner import Spawner
+from natgrad.lab.engines.worker import RUNNING, TAKEN
 from natgrad.lab.failures import StoreError, WorkerError
 
 _SLICE = 0.25  # seconds between looks at whether the job is still wanted
 _STARTS = 3  # processes that may end before their job has begun
-_BOOTSTRAP = (
-    "import sys; sys.path[:] = {path!r}; "
-    "from natgrad.lab.engines.worker import main; main({handle}, {parent})"
-)
-_IN_WORKER = "NATGRAD_WORKER"
 
 
 class Cancelled(Exception):
@@ -36,6 +26,7 @@ class Children:
     """Child processes to run jobs in, each a thread's for the time of a job, then another's."""
 
     def __init__(self) -> None:
+        self._spawner = Spawner()
         self._idle: deque[Child] = deque()
         self._all: list[Child] = []
 
@@ -49,7 +40,7 @@ class Children:
         try:
             child = self._idle.pop()
         except IndexError:
-            child = Child()
+            child = Child(self._spawner)
             self._all.append(child)
         try:
             return child.run(parcel, timeout, unwanted)
@@ -60,6 +51,10 @@ class Children:
         """Return the processes that live."""
         return [child.pid for child in list(self._all) if child.pid is not None]
 
+    def hurry(self) -> None:
+        """Start no more processes until closed."""
+        self._spawner.hurry()
+
     def close(self, patience: float = 0.0) -> None:
         """Kill every child that is not in use; wait a while for those that are."""
         deadline = time.monotonic() + patience
@@ -67,20 +62,16 @@ class Children:
             time.sleep(0.02)
         for child in list(self._idle):
             child.kill()
+        self._spawner.close()
 
 
 class Child:
     """A process of one thread, started when there is a job, and again when it was lost."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, spawner: Spawner) -> None:
+        self._spawner = spawner
         self._connection: Connection | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """Return the id of the process, None if there is none."""
-        process = self._process
-        return process.pid if process is not None else None
+        self.pid: int | None = None
 
     def run(
         self,
@@ -97,21 +88,22 @@ class Child:
 
         Raises:
             StoreError: If the store is in sight and cannot be written.
-            WorkerError: If process after process ends before the job has begun.
+            WorkerError: If process after process ends before the job has begun, or has other
+                sources than the sweep was begun with.
             Cancelled: If `unwanted` said yes.
         """
         for _ in range(_STARTS):
-            conversation = _Conversation(*self._ensure(), timeout, unwanted)
+            conversation = self._talk(timeout, unwanted)
             try:
                 return conversation.hold(parcel)
             except _Gone:
                 code = self.kill()
-                if conversation.begun:
+                if conversation.taken:
                     return Outcome("killed", message=_obituary(code))
             except _TimeUp:
                 self.kill()
                 return Outcome("timeout", timeout or 0.0, message=f"killed after {timeout:g} s.")
-            except StoreError:
+            except (StoreError, WorkerError):
                 raise  # the process is well
             except BaseException:
                 self.kill()
@@ -121,21 +113,22 @@ class Child:
             "What they printed says why; `natgrad verify` tells whether natgrad itself works."
         )
 
-    def _ensure(self) -> tuple[Connection, int]:
-        if self._process is None or self._connection is None:
-            self._process, self._connection = _start()
-        return self._connection, self._process.pid
+    def _talk(self, timeout: float | None, unwanted: Callable[[], bool]) -> "_Conversation":
+        if self.pid is None or self._connection is None:
+            self.pid, self._connection = self._spawner.spawn()
+        pid = self.pid
+        return _Conversation(self._connection, lambda: self._spawner.ended(pid), timeout, unwanted)
 
-    def kill(self) -> int:
-        """Kill the process and what it started; return its exit code, 0 if there is none."""
-        process, connection = self._process, self._connection
-        self._process = self._connection = None
-        if process is None or connection is None:
-            return 0
+    def kill(self) -> int | None:
+        """Kill the process and what it started; return its exit code if there is one."""
+        pid, connection = self.pid, self._connection
+        self.pid = self._connection = None
+        if pid is None or connection is None:
+            return None
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)
         connection.close()
-        return process.wait()
+        return self._spawner.reap(pid)
 
 
 class _Gone(Exception):
@@ -152,26 +145,26 @@ class _Conversation:
     def __init__(
         self,
         connection: Connection,
-        pid: int,
+        ended: Callable[[], bool],
         timeout: float | None,
         unwanted: Callable[[], bool],
     ) -> None:
-        self._connection, self._pid = connection, pid
+        self._connection, self._ended = connection, ended
         self._timeout, self._unwanted = timeout, unwanted
         self._deadline = float("inf")
-        self.begun = False
+        self.taken = False
 
     def hold(self, parcel: bytes) -> Outcome:
         try:
             self._connection.send_bytes(parcel)
-            while (message := self._answer()) == BEGUN:
-                self.begun = True
-                if self._timeout is not None:
+            while (message := self._answer()) in (TAKEN, RUNNING):
+                self.taken = True
+                if message == RUNNING and self._timeout is not None:
                     self._deadline = time.monotonic() + self._timeout
         except (EOFError, OSError) as error:
             raise _Gone from error
         outcome = pickle.loads(message)
-        if isinstance(outcome, StoreError):
+        if isinstance(outcome, StoreError | WorkerError):
             raise outcome
         assert isinstance(outcome, Outcome)
         return outcome
@@ -185,37 +178,13 @@ class _Conversation:
                 raise _TimeUp
             if self._unwanted():
                 raise Cancelled
-            if self._ended():
-                raise EOFError
-
-    def _ended(self) -> bool:
-        """Tell whether the process is gone, though one of its own keeps the connection open."""
-        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._pid, how) is not None and not self._connection.poll(0)
+            if self._ended() and not self._connection.poll(0):
+                raise EOFError  # though a process of the cell's own keeps the connection open
 
 
-def _start() -> tuple["subprocess.Popen[bytes]", Connection]:
-    if os.environ.get(_IN_WORKER):
-        raise InvalidInputError(
-            "a cell cannot start workers of its own. In a script, put what runs the sweep under "
-            "`if __name__ == '__main__':`."
-        )
-    ours, theirs = socket.socketpair()
-    with theirs:
-        handle = theirs.fileno()
-        code = _BOOTSTRAP.format(path=import_path(), handle=handle, parent=os.getpid())
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.DEVNULL,
-            stdout=2,  # standard output belongs to the parent's results
-            pass_fds=[handle],
-            process_group=0,  # out of reach of Ctrl-C, and killed with what it starts
-            env={**os.environ, **VARIABLES, _IN_WORKER: "1"},
-        )
-    return process, Connection(ours.detach())
-
-
-def _obituary(code: int) -> str:
+def _obituary(code: int | None) -> str:
+    if code is None:
+        return "its process ended."
     if code >= 0:
         return f"its process ended with exit code {code}."
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"

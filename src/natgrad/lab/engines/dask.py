@@ -55,7 +55,7 @@ class Dask(Engine):
                 processes=False,  # cells have processes of their own
                 dashboard_address=None,
                 memory_limit=0,
-                silence_logs=logging.ERROR,  # an interrupted cell is no news
+                silence_logs=logging.CRITICAL,  # an interrupted cell is no news
             )
             scheduler = str(self._cluster.scheduler_address)
         else:
@@ -94,6 +94,7 @@ class Dask(Engine):
         """Leave the scheduler, and end it if it was started here."""
         self.cancel(list(self._inner))
         if self._cluster is not None:
+            _children.hurry()
             _children.close(patience=1.0)
         with suppress(Exception):
             self._client.close(timeout=1)

@@ -63,5 +63,6 @@ class Local(Engine):
     def close(self) -> None:
         """Kill every worker."""
         self.cancel(list(self._unwanted))
+        self._children.hurry()
         self._threads.shutdown(wait=True)
         self._children.close()

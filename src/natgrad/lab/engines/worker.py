@@ -1,42 +1,39 @@
-"""The far side of a child process: run the jobs that the parent sends, end when it ends."""
+"""The far side of a child process: run the jobs that are sent, end with whoever sends them."""
 
 import os
 import pickle
-import signal
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from threading import Thread
 
 import torch
 
+from natgrad.errors import NatgradError
 from natgrad.lab.engines.base import Outcome, execute, sentence
 from natgrad.lab.engines.parcel import unpack
-from natgrad.lab.failures import StoreError
+from natgrad.lab.failures import StoreError, WorkerError
 
-BEGUN = b"begun"
+TAKEN, RUNNING = b"taken", b"running"
+"""Messages before the outcome: what happens now is the cell's doing; the cell's time runs now."""
 
 
-def main(handle: int, parent: int) -> None:
-    """Run jobs from a connection until its other end is closed or the parent is gone.
-
-    Args:
-        handle: File descriptor of the connection.
-        parent: Process id of the parent.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+def main(handle: int) -> None:
+    """Run jobs from a connection, given as a file descriptor, until its other end is closed."""
     torch.set_num_threads(1)
     connection = Connection(handle)
     inbox: SimpleQueue[bytes] = SimpleQueue()
-    Thread(target=_listen, args=(connection, inbox, parent), daemon=True).start()
+    Thread(target=_listen, args=(connection, inbox, os.getppid()), daemon=True).start()
     while True:
         parcel = inbox.get()
-        connection.send_bytes(BEGUN)
-        connection.send_bytes(pickle.dumps(_run(parcel)))
+        connection.send_bytes(TAKEN)
+        outcome = _run(parcel, lambda: connection.send_bytes(RUNNING))
+        connection.send_bytes(pickle.dumps(outcome))
 
 
 def _listen(connection: Connection, inbox: SimpleQueue[bytes], parent: int) -> None:
-    """Pass jobs on; leave, in the middle of a cell if need be, when the parent is gone."""
-    while os.getppid() == parent:  # a fork of the parent could keep the connection open
+    """Pass jobs on; leave, in the middle of a cell if need be, when the sender is gone."""
+    while os.getppid() == parent:  # a fork of the sender's could keep the connection open
         try:
             if connection.poll(1.0):
                 inbox.put(connection.recv_bytes())
@@ -45,12 +42,12 @@ def _listen(connection: Connection, inbox: SimpleQueue[bytes], parent: int) -> N
     os._exit(1)
 
 
-def _run(parcel: bytes) -> Outcome | StoreError:
+def _run(parcel: bytes, running: Callable[[], None]) -> Outcome | NatgradError:
     try:
         job = unpack(parcel)
     except Exception as error:
         return Outcome("exception", message=f"the worker cannot import the cell: {sentence(error)}")
     try:
-        return execute(job)
-    except StoreError as error:
+        return execute(job, running)
+    except (StoreError, WorkerError) as error:
         return error

@@ -1,0 +1,196 @@
+"""The optimizer's step against the plain backward pass and SGD, on the autoencoder of [BLH18] Fig 1D.
+
+Times are process seconds on one thread, contestants in turn, medians over rounds. A round of NGD is
+one cycle of its refresh schedule, so that the share of a refresh in every step is counted. The data
+are synthetic with a spectrum like that of images: a step's time does not depend on them.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from harness import Row, exponent, report
+from torch import Tensor
+from torch.nn import Linear, Module, Sequential, Tanh
+
+from natgrad import Categorical, Gaussian
+from natgrad.optim import NGD
+from natgrad.optim import statistics as step_statistics
+
+step_statistics.clock = time.process_time
+AUTOENCODER = (784, 400, 200, 100, 50, 100, 200, 400, 784)
+
+
+def network(widths: tuple[int, ...]) -> Sequential:
+    torch.manual_seed(0)
+    layers: list[Module] = []
+    for a, b in zip(widths, widths[1:], strict=False):
+        layers += [Linear(a, b), Tanh()]
+    return Sequential(*layers[:-1])
+
+
+def images(n: int, side: int) -> Tensor:
+    """Rows in [0, 1] with a decaying spectrum."""
+    source = torch.Generator().manual_seed(1)
+    mix = torch.randn(side, side, generator=source) * torch.exp(-torch.arange(side) / 40.0)
+    return torch.sigmoid(torch.randn(n, side, generator=source) @ mix.mT)
+
+
+def cpu_interleaved(*calls: Callable[[], object], rounds: int) -> list[float]:
+    """Return the median process time of each call, in turn, after one round of warming up."""
+    times: list[list[float]] = [[] for _ in calls]
+    for turn in range(rounds + 1):
+        for call, spent in zip(calls, times, strict=True):
+            start = time.process_time()
+            call()
+            if turn:
+                spent.append(time.process_time() - start)
+    return [statistics.median(spent) for spent in times]
+
+
+class Contest:
+    """The same network trained by SGD through plain autograd, and by NGD as it comes."""
+
+    def __init__(self, widths: tuple[int, ...], batch: int, **options: object) -> None:
+        self.x = images(batch, widths[0])
+        self.y = self.x if widths[-1] == widths[0] else torch.randint(0, widths[-1], (batch,))
+        self.plain, self.model = network(widths), network(widths)
+        self.sgd = torch.optim.SGD(self.plain.parameters(), lr=1e-4)
+        self.criterion = Gaussian() if self.y is self.x else Categorical()
+        self.ngd = NGD(self.model, self.criterion, **options)  # type: ignore[arg-type]
+        self.losses: list[float] = []
+        while self.ngd.statistics.step < 10:  # the first ten steps all refresh
+            self.natural()
+
+    def gradient(self) -> None:
+        output = self.plain(self.x)
+        if self.y is self.x:
+            loss = 0.5 * torch.nn.functional.mse_loss(output, self.y, reduction="sum") / len(output)
+        else:
+            loss = torch.nn.functional.cross_entropy(output, self.y)
+        self.sgd.zero_grad()
+        loss.backward()
+        self.sgd.step()
+
+    def natural(self) -> None:
+        loss = self.criterion(self.model(self.x), self.y)
+        self.ngd.zero_grad()
+        loss.backward()
+        self.ngd.step()
+        self.losses.append(float(loss.detach()))
+
+    def cycle(self, step: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            for _ in range(self.ngd.refresh_every):
+                step()
+
+        return run
+
+    def ratio(self, rounds: int) -> tuple[float, float]:
+        """Return seconds of a plain step, and NGD's in units of it."""
+        plain, ours = cpu_interleaved(
+            self.cycle(self.gradient), self.cycle(self.natural), rounds=rounds
+        )
+        assert self.losses[-1] < self.losses[0]  # it trains
+        return plain / self.ngd.refresh_every, ours / plain
+
+
+def products(widths: tuple[int, ...], batch: int) -> Callable[[], None]:
+    """The matrix products that one plain step cannot do without."""
+    pairs = list(zip(widths, widths[1:], strict=False))
+    x = [torch.randn(batch, n) for n in widths]
+    w = [torch.randn(b, a) for a, b in pairs]
+
+    def run() -> None:
+        for i, weight in enumerate(w):
+            x[i] @ weight.mT
+            x[i + 1].mT @ x[i]
+            if i:
+                x[i + 1] @ weight
+
+    return run
+
+
+def parts(contest: Contest, cycles: int) -> dict[str, float]:
+    """Return the milliseconds of a step of NGD by part, of an average step."""
+    total: dict[str, float] = {}
+    steps = cycles * contest.ngd.refresh_every
+    start = time.process_time()
+    for _ in range(steps):
+        contest.natural()
+        for part, seconds in contest.ngd.statistics.seconds.items():
+            total[part] = total.get(part, 0.0) + seconds
+    spent = time.process_time() - start
+    total["forward, backward, sampling"] = spent - sum(total.values())
+    return {part: 1e3 * seconds / steps for part, seconds in total.items()}
+
+
+def autoencoder() -> list[Row]:
+    contest = Contest(AUTOENCODER, 1000)
+    plain, ratio = contest.ratio(rounds=12)
+    (bound,) = cpu_interleaved(products(AUTOENCODER, 1000), rounds=12)
+    split = ", ".join(f"{part} {ms:.1f}" for part, ms in parts(contest, 6).items())
+    every = Contest(AUTOENCODER, 1000, refresh=1).ratio(rounds=12)[1]
+    return [
+        Row(
+            "autoencoder, batch 1000: default step / backward and SGD",
+            ratio,
+            "×",
+            "≤ 2.5 (2 later)",
+            ratio <= 2.5,
+            f"plain step {1e3 * plain:.0f} ms, its matrix products alone {1e3 * bound:.0f} ms; "
+            f"ours by part, ms: {split}",
+        ),
+        Row("the same, everything renewed at every step", every, "×", "", None),
+        Row(
+            "the same at batch 500",
+            Contest(AUTOENCODER, 500).ratio(rounds=12)[1],
+            "×",
+            "",
+            None,
+        ),
+    ]
+
+
+def growth() -> list[Row]:
+    widths, plain, ours = [100, 300, 1000, 2000], [], []
+    for width in widths:
+        seconds, ratio = Contest((width,) * 4 + (10,), 1000).ratio(rounds=3)
+        plain.append(seconds)
+        ours.append(seconds * ratio)
+    ratios = ", ".join(f"{n}: {b / a:.1f}" for n, a, b in zip(widths, plain, ours, strict=True))
+    rows = [
+        Row(
+            "growth exponent of a step with width, batch 1000",
+            exponent(widths, ours),
+            "",
+            "",
+            None,
+            f"plain step {exponent(widths, plain):.2f}; ratios {ratios}",
+        )
+    ]
+    depths, found = [2, 4, 8, 16], []
+    for depth in depths:
+        found.append(Contest((200,) * depth + (10,), 1000).ratio(rounds=5)[1])
+    detail = ", ".join(f"{n}: {r:.1f}" for n, r in zip(depths, found, strict=True))
+    rows.append(Row("ratio at depth 16, width 200", found[-1], "×", "", None, f"depth {detail}"))
+    return rows
+
+
+def single() -> list[Row]:
+    seconds, ratio = Contest(AUTOENCODER, 1).ratio(rounds=12)
+    return [
+        Row(
+            "batch size 1: step / backward and SGD",
+            ratio,
+            "×",
+            "",
+            None,
+            f"plain step {1e3 * seconds:.1f} ms",
+        )
+    ]
+
+
+if __name__ == "__main__":
+    report("Optimizer", [*autoencoder(), *single(), *growth()])

@@ -1,0 +1,85 @@
+"""Generated matrix completion: a random matrix of low rank, some of its entries observed."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import InvalidInputError
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """A matrix of which some entries are known.
+
+    Attributes:
+        truth: The whole matrix, float64.
+        observed: Which entries are known, a boolean matrix.
+
+    Example:
+        >>> problem = low_rank(shape=(4, 6), rank=1, observed=10, seed=0)
+        >>> problem.positions.shape, round(float(problem.truth.square().mean()), 6)
+        (torch.Size([10, 2]), 1.0)
+    """
+
+    truth: Tensor
+    observed: Tensor
+
+    @property
+    def positions(self) -> Tensor:
+        """Return row and column of the observed entries, in row order, shape `(n, 2)`."""
+        return self.observed.nonzero()
+
+    @property
+    def values(self) -> Tensor:
+        """Return the observed entries, in row order, shape `(n,)`."""
+        return self.truth[self.observed]
+
+    def train_error(self, beta: Tensor) -> float:
+        """Return the mean squared error on observed entries."""
+        return float((beta.double() - self.truth)[self.observed].square().mean())
+
+    def test_error(self, beta: Tensor) -> float:
+        """Return the mean squared error on the entries that are not observed."""
+        return float((beta.double() - self.truth)[~self.observed].square().mean())
+
+
+def low_rank(
+    *, shape: tuple[int, int] = (100, 100), rank: int = 5, observed: int, seed: int
+) -> Completion:
+    """Return a product of Gaussian factors whose entries have mean square one.
+
+    [KMH21] Figure 5, which follows Arora et al. 2019: ‖B‖_F = 100 for 100 × 100. Positions are
+    drawn without replacement, and those of fewer observations are among those of more.
+
+    Args:
+        shape: Rows and columns.
+        rank: Rank of the matrix.
+        observed: Number of known entries.
+        seed: Seed of matrix and positions.
+
+    Raises:
+        InvalidInputError: If rank or number of observations do not fit the shape.
+
+    Example:
+        >>> few, more = (low_rank(shape=(5, 5), rank=2, observed=n, seed=1) for n in (8, 9))
+        >>> bool((few.observed <= more.observed).all()), torch.equal(few.truth, more.truth)
+        (True, True)
+    """
+    rows, columns = shape
+    if not 1 <= rank <= min(shape):
+        raise InvalidInputError(f"rank must be between 1 and {min(shape)}, but is {rank}.")
+    if not 1 <= observed < rows * columns:
+        raise InvalidInputError(
+            f"observed must be between 1 and {rows * columns - 1}, so that something is left to "
+            f"predict, but is {observed}."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    left = torch.randn(rows, rank, generator=generator, dtype=torch.float64)
+    right = torch.randn(rank, columns, generator=generator, dtype=torch.float64)
+    product = left @ right
+    truth = product * ((rows * columns) ** 0.5 / torch.linalg.matrix_norm(product))
+    chosen = torch.randperm(rows * columns, generator=generator)[:observed]
+    mask = torch.zeros(rows * columns, dtype=torch.bool)
+    mask[chosen] = True
+    return Completion(truth, mask.reshape(shape))

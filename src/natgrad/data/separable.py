@@ -1,0 +1,107 @@
+"""Binary classification that a hyperplane through the origin solves. [KMH21] §3.1."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import InvalidInputError
+
+
+@dataclass(frozen=True, eq=False)
+class Separable:
+    """Inputs, labels, and the separator that gave the labels.
+
+    Attributes:
+        x: Inputs, shape `(n, d)`.
+        y: Labels −1 and +1, shape `(n,)`.
+        beta: The separator, shape `(d,)`.
+
+    Example:
+        >>> task = sparse_gaussian(4, 3, ones=1, seed=0)
+        >>> bool((task.y == torch.sign(task.x @ task.beta)).all())
+        True
+    """
+
+    x: Tensor
+    y: Tensor
+    beta: Tensor
+
+    @property
+    def batch(self) -> tuple[Tensor, Tensor]:
+        """Return inputs and labels, as directions and flows take them."""
+        return self.x, self.y
+
+
+def sparse_gaussian(n: int, dim: int, *, ones: int, seed: int) -> Separable:
+    """Return standard normal inputs, labelled by a separator of `ones` ones and zeros.
+
+    [KMH21] Figure 4 has dim = 1000 and 20 ones, Figure 6 dim = 50 and 5 ones.
+
+    Args:
+        n: Number of data.
+        dim: Number of features.
+        ones: How many of the first coordinates of the separator are 1; the others are 0.
+        seed: Of the inputs.
+
+    Raises:
+        InvalidInputError: If a size is not positive, or there are more ones than features.
+
+    Example:
+        >>> task = sparse_gaussian(5, 10, ones=2, seed=0)
+        >>> task.x.shape, task.beta.tolist()[:3]
+        (torch.Size([5, 10]), [1.0, 1.0, 0.0])
+    """
+    if not (n >= 1 and 1 <= ones <= dim):
+        raise InvalidInputError(
+            "separable data need at least one datum and between one and `dim` ones, but got "
+            f"n = {n}, dim = {dim}, ones = {ones}."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, dim, dtype=torch.float64, generator=generator)
+    beta = torch.zeros(dim, dtype=torch.float64)
+    beta[:ones] = 1
+    return Separable(x, torch.sign(x @ beta), beta)
+
+
+# Signed: of the class +1 as they stand, of the class −1 with both signs reversed.
+_SUPPORTS = ((1.0, 0.5), (0.7, 1.85), (2.3, -1.2))
+_CENTRE, _RADII = (3.4, 0.3), (1.2, 1.6)
+
+
+def planar(n: int = 40) -> Separable:
+    """Return two classes in the plane that every method separates by another line. [KMH21] Fig. 2.
+
+    The first axis separates them, and oblique lines do so by a larger margin. Three data support
+    the separators: the first alone the ℓ2 max margin (26.6° from the axis), with the second the ℓ1
+    one (12.5°), with the third the vertex of natural gradient flow (37.4°); ℓ_{1/2} has its
+    optimum on the axis. The others fill an ellipse for each class, far from every separator; their
+    sum is what makes natural gradient flow choose as it does.
+
+    The places of the supports are our choice: the paper prints none. They are such that gradient
+    flow, which approaches the ℓ2 max margin like 1/log t, is near it when the figure ends.
+
+    Args:
+        n: Number of data, half of each class.
+
+    Raises:
+        InvalidInputError: If n is below 4.
+
+    Example:
+        >>> task = planar()
+        >>> bool((task.y * task.x[:, 0] > 0).all())
+        True
+    """
+    if n < 4:
+        raise InvalidInputError(f"the planar data need n of 4 or more, but n = {n}.")
+    k = torch.arange(n - len(_SUPPORTS), dtype=torch.float64)
+    radius = torch.sqrt((k + 0.5) / len(k))
+    angle = k * math.pi * (3 - math.sqrt(5))  # the golden angle spreads evenly
+    centre = torch.tensor(_CENTRE, dtype=torch.float64)
+    around = torch.stack([radius * torch.cos(angle), radius * torch.sin(angle)], dim=1)
+    cloud = centre + around * torch.tensor(_RADII, dtype=torch.float64)
+    signed = torch.cat([torch.tensor(_SUPPORTS, dtype=torch.float64), cloud])
+    y = torch.ones(n, dtype=torch.float64)
+    y[1::2] = -1
+    return Separable(y[:, None] * signed, y, torch.tensor([1.0, 0.0], dtype=torch.float64))

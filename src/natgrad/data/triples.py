@@ -1,0 +1,316 @@
+"""Incomplete matrices as tables of (row, column, value), read from CSV or Parquet."""
+
+import csv
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from natgrad.errors import InvalidInputError
+
+_NAMES = ("row", "column", "value")
+_MISSING = frozenset(("", "nan", "na", "n/a", "null", "none", "?"))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Three columns as read; labels are kept once, in order of appearance.
+
+    Attributes:
+        rows: Labels of rows.
+        columns: Labels of columns.
+        row: Index of each entry's row among the labels.
+        column: Index of its column.
+        values: Its value, NaN where missing.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    row: npt.NDArray[np.int64]
+    column: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Triples:
+    """Observed entries of a matrix whose rows and columns have labels.
+
+    Attributes:
+        rows: Labels of the rows.
+        columns: Labels of the columns.
+        positions: Row and column of each entry, each pair once, shape `(n, 2)`.
+        values: Values, float64, shape `(n,)`.
+        notes: Sentences on what was left out or averaged.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    positions: Tensor
+    values: Tensor
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of rows and columns."""
+        return len(self.rows), len(self.columns)
+
+
+def make_table(rows: Iterable[Any], columns: Iterable[Any], values: Iterable[Any]) -> Table:
+    """Return a table from three sequences of one length; labels may be anything with a text.
+
+    Raises:
+        InvalidInputError: If lengths differ, or a value is infinite or no number.
+
+    Example:
+        >>> table = make_table(["ann", "ann", "bob"], [1, 2, 1], [1.0, 2.0, None])
+        >>> table.rows, table.row.tolist(), table.values.tolist()
+        (('ann', 'bob'), [0, 0, 1], [1.0, 2.0, nan])
+    """
+    try:
+        return _collect(zip(rows, columns, values, strict=True), (0, 1, 2), 1)
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            "there must be one row and one column for each value, but the lengths differ."
+        ) from error
+
+
+def index_table(table: Table) -> Triples:
+    """Return the entries of a table by position.
+
+    Missing values are left out and repeated entries averaged; the notes say so.
+
+    Raises:
+        InvalidInputError: If nothing is left.
+
+    Example:
+        >>> triples = index_table(make_table(["a", "a", "b"], ["x", "x", "y"], [1.0, 3.0, 5.0]))
+        >>> triples.values.tolist(), triples.notes
+        ([2.0, 5.0], ('1 entry came more than once; its values were averaged.',))
+    """
+    kept = ~np.isnan(table.values)
+    if not kept.any():
+        raise InvalidInputError("there are no values: the table is empty, or all are missing.")
+    rows, row = _used(table.rows, table.row[kept])
+    columns, column = _used(table.columns, table.column[kept])
+    flat, where, many = np.unique(
+        row * len(columns) + column, return_inverse=True, return_counts=True
+    )
+    means = np.bincount(where, weights=table.values[kept]) / many
+    missing, repeated = int((~kept).sum()), int((many > 1).sum())
+    notes = []
+    if missing:
+        notes.append(f"{missing} of {len(kept)} values are missing and were left out.")
+    if repeated:
+        entries, its = ("entry", "its") if repeated == 1 else ("entries", "their")
+        notes.append(f"{repeated} {entries} came more than once; {its} values were averaged.")
+    positions = np.stack([flat // len(columns), flat % len(columns)], axis=1)
+    values = torch.from_numpy(means)
+    return Triples(rows, columns, torch.from_numpy(positions), values, tuple(notes))
+
+
+def _used(
+    labels: tuple[str, ...], index: npt.NDArray[np.int64]
+) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+    """Return the labels that occur, and the index among them.
+
+    They stay in order of appearance, unless all are whole numbers, which are put in order.
+    """
+    used, again = np.unique(index, return_inverse=True)
+    found = [labels[k] for k in used]
+    order = np.arange(len(found))
+    if all(label.lstrip("-").isdecimal() for label in found):
+        order = np.argsort(np.array([int(label) for label in found], dtype=object), kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return tuple(found[k] for k in order), place[again].astype(np.int64)
+
+
+def within(table: Table, triples: Triples) -> tuple[Tensor, Tensor, int]:
+    """Return positions and values of a second table in a matrix, and how many lie outside it.
+
+    Raises:
+        InvalidInputError: If none lies in rows and columns of the matrix.
+
+    Example:
+        >>> known = index_table(make_table(["a", "b"], ["x", "y"], [1.0, 2.0]))
+        >>> positions, values, outside = within(make_table("ac", "yy", [3.0, 4.0]), known)
+        >>> positions.tolist(), values.tolist(), outside
+        ([[0, 1]], [3.0], 1)
+    """
+    row = _lookup(table.rows, triples.rows)[table.row]
+    column = _lookup(table.columns, triples.columns)[table.column]
+    present = ~np.isnan(table.values)
+    inside = present & (row >= 0) & (column >= 0)
+    if not inside.any():
+        raise InvalidInputError(
+            f"none of the {int(present.sum())} test entries lies in a row and a column of the "
+            "data: labels of both must be written alike."
+        )
+    positions = np.stack([row[inside], column[inside]], axis=1)
+    values = torch.from_numpy(table.values[inside])
+    return torch.from_numpy(positions), values, int(present.sum() - inside.sum())
+
+
+def _lookup(labels: tuple[str, ...], known: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    where = {label: k for k, label in enumerate(known)}
+    return np.array([where.get(label, -1) for label in labels], dtype=np.int64)
+
+
+def read_table(path: str | Path, names: Sequence[str] | None = None) -> Table:
+    r"""Return three columns of a CSV or Parquet file.
+
+    CSV may be separated by comma, semicolon or tab, and may have a header: a first line whose
+    third field is no number. Without `names` the columns called row, column and value are read, or
+    else the first three. The file is read line by line and held as numbers.
+
+    Args:
+        path: The file; `.parquet` or `.pq` is read with pyarrow, all else as CSV.
+        names: Names of the columns for row, column and value.
+
+    Raises:
+        InvalidInputError: If the file cannot be read so.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("user;film;stars\nann;Alien;5\nbob;Brazil;4.5\n")
+        ...     file.flush()
+        ...     read_table(file.name).values
+        array([5. , 4.5])
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}.")
+    opened = _parquet if path.suffix.lower() in (".parquet", ".pq") else _csv
+    with opened(path) as (header, lines):
+        return _collect(lines, _choose(header, names, path), 1 if header is None else 2)
+
+
+def _collect(lines: Iterable[Sequence[Any]], which: tuple[int, int, int], first: int) -> Table:
+    rows: dict[str, int] = {}
+    columns: dict[str, int] = {}
+    row, column, values = array("q"), array("q"), array("d")
+    a, b, c = which
+    for number, line in enumerate(lines, first):
+        row.append(rows.setdefault(str(line[a]), len(rows)))
+        column.append(columns.setdefault(str(line[b]), len(columns)))
+        values.append(_number(line[c], number))
+    return Table(
+        tuple(rows),
+        tuple(columns),
+        np.array(row, dtype=np.int64),
+        np.array(column, dtype=np.int64),
+        np.array(values, dtype=np.float64),
+    )
+
+
+Opened = tuple[list[str] | None, Iterable[Sequence[Any]]]
+
+
+@contextmanager
+def _csv(path: Path) -> Iterator[Opened]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            head = file.readline()
+            file.seek(0)
+            delimiter = max(",;\t", key=head.count)
+            lines = (line for line in csv.reader(file, delimiter=delimiter) if line)
+            first = next(lines, None)
+            if first is None:
+                raise InvalidInputError(f"{path} is empty.")
+            if len(first) < 3:
+                raise InvalidInputError(
+                    f"{path} must have at least three columns, row, column and value, separated "
+                    f"by comma, semicolon or tab; its first line is {head.strip()[:60]!r}."
+                )
+            if _is_number(first[2]):
+                yield None, _whole(chain([first], lines), len(first), path)
+            else:
+                yield first, _whole(lines, len(first), path)
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise InvalidInputError(f"{path} cannot be read as CSV in UTF-8: {error}.") from error
+
+
+def _whole(lines: Iterable[list[str]], width: int, path: Path) -> Iterator[list[str]]:
+    for line in lines:
+        if len(line) != width:
+            raise InvalidInputError(
+                f"{path}: a line has {len(line)} fields where the first has {width}: {line[:4]!r}."
+            )
+        yield line
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Opened]:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InvalidInputError(
+            f"reading {path} needs pyarrow: pip install 'natgrad[tables]', or write the table as "
+            "CSV."
+        ) from error
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{path} cannot be read as Parquet: {error}") from error
+    batches = (
+        zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        for batch in table.to_batches(max_chunksize=65_536)
+    )
+    yield list(table.column_names), chain.from_iterable(batches)
+
+
+def _choose(
+    header: list[str] | None, names: Sequence[str] | None, path: Path
+) -> tuple[int, int, int]:
+    """Return the indices of the three columns."""
+    if names is None:
+        found = [name.strip().lower() for name in header or ()]
+        if all(name in found for name in _NAMES):
+            return found.index("row"), found.index("column"), found.index("value")
+        if header is not None and len(header) < 3:
+            raise InvalidInputError(f"{path} must have at least three columns, but has {header}.")
+        return 0, 1, 2
+    if header is None:
+        raise InvalidInputError(f"{path} has no header, so its columns cannot be named.")
+    for name in names:
+        if name not in header:
+            raise InvalidInputError(
+                f"{path} has no column {name!r}; it has {', '.join(map(repr, header))}."
+            )
+    a, b, c = (header.index(name) for name in names)
+    return a, b, c
+
+
+def _is_number(text: str) -> bool:
+    if text.strip().lower() in _MISSING:
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(value: Any, line: int) -> float:
+    """Return a value as a float, NaN for what is missing."""
+    if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
+        return math.nan
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"value {value!r} in line {line} is no number.") from error
+    if math.isinf(number):
+        raise InvalidInputError(f"value {value!r} in line {line} is infinite.")
+    return number

@@ -1,0 +1,202 @@
+"""The front door: `natgrad.complete`."""
+
+import csv
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.triples import index_table, make_table, within
+from natgrad.errors import InvalidInputError
+from natgrad.experiments.complete import cells
+from natgrad.experiments.complete.experiment import METHODS, Complete, completed_matrix, compute
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.cells import Cell, Result
+from natgrad.lab.experiment import Sweep
+
+
+@dataclass(frozen=True, eq=False)
+class Completed:
+    """A completed matrix, and how good its predictions are.
+
+    Attributes:
+        matrix: The matrix; observed entries as they were, float32, shape `(rows, columns)`.
+        rows: Labels of the rows.
+        columns: Labels of the columns.
+        test_error: Root mean squared error on test entries, by method; for each the choices were
+            made on validation entries.
+        test_entries: Number of test entries.
+        depth: Number of factors chosen.
+        scale: Initial scale chosen.
+        effective_rank: Of the fitted product, exp of the entropy of its singular values.
+        singular_values: Of the fitted product, after centring, largest first.
+        notes: Sentences on what was left out.
+    """
+
+    matrix: npt.NDArray[np.float32]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    test_error: dict[str, float]
+    test_entries: int
+    depth: int
+    scale: float
+    effective_rank: float
+    singular_values: npt.NDArray[np.float64]
+    notes: tuple[str, ...]
+
+    def predict(self, row: object, column: object) -> float:
+        """Return one entry by its labels.
+
+        Raises:
+            InvalidInputError: If a label never occurred.
+        """
+        for label, known, side in ((row, self.rows, "row"), (column, self.columns, "column")):
+            if str(label) not in known:
+                raise InvalidInputError(f"there is no {side} {label!r} in the data.")
+        return float(self.matrix[self.rows.index(str(row)), self.columns.index(str(column))])
+
+    def save(self, path: str | Path) -> None:
+        """Write the matrix: `.csv` (a header, a line a row), `.parquet`, or `.safetensors`.
+
+        Raises:
+            InvalidInputError: If the ending is another.
+        """
+        path = Path(path)
+        if path.suffix == ".csv":
+            with path.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerow(["", *self.columns])
+                for label, line in zip(self.rows, self.matrix, strict=True):
+                    writer.writerow([label, *(f"{value:.7g}" for value in line.tolist())])
+        elif path.suffix == ".safetensors":
+            arrays = Arrays(row=self.rows, column=self.columns)
+            arrays.add("completed", self.matrix, "row", "column")
+            arrays.save(path)
+        elif path.suffix == ".parquet":
+            _write_parquet(self, path)
+        else:
+            raise InvalidInputError(
+                f"a completed matrix is written as .csv, .parquet or .safetensors, not as "
+                f"{path.name!r}."
+            )
+
+    def lines(self) -> list[str]:
+        """Return a summary in sentences and a small table, for people."""
+        rows, columns = self.matrix.shape
+        top = ", ".join(f"{value:.3g}" for value in self.singular_values[:8])
+        best = min(self.test_error.values())
+        return [
+            *self.notes,
+            f"{rows} × {columns} matrix; chosen on held-out entries: depth {self.depth}, initial "
+            f"scale {self.scale:g}.",
+            f"root mean squared error on {self.test_entries} test entries:",
+            *(
+                f"  {name:<22} {error:.4g}{'  (best)' if error == best else ''}"
+                for name, error in self.test_error.items()
+            ),
+            f"effective rank {self.effective_rank:.3g}; singular values {top}"
+            f"{', …' if len(self.singular_values) > 8 else ''}",
+        ]
+
+
+def _write_parquet(completed: Completed, path: Path) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InvalidInputError(
+            f"writing {path} needs pyarrow: pip install 'natgrad[tables]', or choose .csv."
+        ) from error
+    names = ["row", *completed.columns]
+    columns = [pyarrow.array(completed.rows), *map(pyarrow.array, completed.matrix.T.copy())]
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, names=names), path)
+
+
+def complete(
+    rows: Iterable[Any],
+    columns: Iterable[Any],
+    values: Iterable[Any],
+    *,
+    test: tuple[Iterable[Any], Iterable[Any], Iterable[Any]] | None = None,
+    held_out: float = 0.1,
+    seed: int = 0,
+    **options: Any,
+) -> Completed:
+    """Complete a matrix from some of its entries by a product of factors along gradient flow.
+
+    Depth, initial scale and stopping time are chosen on held-out entries; so are the rank of plain
+    factorisation and the penalty of the nuclear norm, which it is judged against on test entries.
+    Memory: a few matrices of the size of the completed one.
+
+    Args:
+        rows: Label of each entry's row.
+        columns: Label of its column.
+        values: Its value; missing ones (None, NaN) are left out, repeated entries averaged.
+        test: Three further sequences to judge by; else a share of the entries is kept for that.
+        held_out: Share of the entries to choose by, and to judge by.
+        seed: Seed of the division and of initial factors.
+        options: Fields of `natgrad.experiments.complete.experiment.Complete`, such as `centring`,
+            `depths`, `scales`, `hidden`.
+
+    Raises:
+        InvalidInputError: If there is nothing to complete, or too little to complete it from.
+
+    Example:
+        >>> import torch
+        >>> a, b = torch.arange(1.0, 21), torch.linspace(-1, 1, 20)
+        >>> seen = [(i, j) for i in range(20) for j in range(20) if (3 * i + 7 * j) % 5 < 3]
+        >>> found = complete(
+        ...     [f"row {i}" for i, j in seen],
+        ...     [j for i, j in seen],
+        ...     [float(a[i] * b[j]) for i, j in seen],
+        ...     depths=(2,), scales=(1e-3,), ranks=(1,), centring="none",
+        ... )
+        >>> abs(found.predict("row 9", 3) - float(a[9] * b[3])) < 0.2
+        True
+    """
+    triples = index_table(make_table(rows, columns, values))
+    judged = None if test is None else within(make_table(*test), triples)
+    loaded = cells.divide(triples, judged, held_out, seed)
+    data = cells.Data(path="", digest=_digest(loaded), held_out=held_out, seed=seed)
+    try:
+        config = Complete(data=data, **options)
+    except TypeError as error:
+        raise InvalidInputError(f"complete takes no such option: {error}.") from error
+    cells.give(loaded, data)
+    arrays = compute(config, _here)
+    return completed(config, arrays, _here)
+
+
+def completed(config: Complete, arrays: Arrays, sweep: Sweep) -> Completed:
+    """Return the completed matrix of an experiment's arrays, fitted to all entries."""
+    loaded = cells.load(config.data)
+    errors = arrays["test_error"].tolist()
+    return Completed(
+        completed_matrix(config, arrays, sweep),
+        loaded.triples.rows,
+        loaded.triples.columns,
+        dict(zip(METHODS, errors, strict=True)),
+        len(loaded.test),
+        int(arrays["chosen_depth"]),
+        float(arrays["chosen_scale"]),
+        float(arrays["effective_rank"]),
+        arrays["singular_values"],
+        loaded.notes,
+    )
+
+
+def _here(cells: Sequence[Cell], title: str = "") -> list[Result]:
+    """Run cells one after the other in this process."""
+    return [cell.run() for cell in cells]
+
+
+def _digest(loaded: cells.Loaded) -> str:
+    hasher = hashlib.sha256()
+    for entries in (loaded.train, loaded.validation, loaded.test):
+        hasher.update(entries.positions.numpy().tobytes())
+        hasher.update(entries.values.numpy().tobytes())
+    return hasher.hexdigest()

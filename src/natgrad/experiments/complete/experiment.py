@@ -1,0 +1,224 @@
+"""Completing a matrix as an experiment: tune on held-out entries, judge on others."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from natgrad.errors import InvalidInputError
+from natgrad.experiments.complete import cells
+from natgrad.experiments.complete.fitting import Centring
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.cells import Cell, Result
+from natgrad.lab.claims import Claim
+from natgrad.lab.experiment import Experiment, Preset, Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METHODS = (
+    "deep product",
+    "nuclear norm",
+    "plain factorisation",
+    "row and column means",
+    "overall mean",
+)
+_PLAIN_SCALE = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complete:
+    """How to complete a table of (row, column, value)."""
+
+    data: cells.Data
+    """The table, the test entries, and the share that is held out."""
+    centring: Centring = "mean"
+    """What to subtract before fitting: nothing, the overall mean, or row and column means."""
+    depths: tuple[int, ...] = (2, 3)
+    """Numbers of factors to choose from."""
+    scales: tuple[float, ...] = (1e-1, 1e-3, 1e-6)
+    """Initial scales to choose from."""
+    hidden: int = 64
+    """Width between factors: the highest rank there is to find."""
+    ranks: tuple[int, ...] = (1, 2, 3, 5, 8, 13, 21)
+    """Ranks to choose from for plain factorisation UV."""
+    max_evaluations: int = 3000
+    """Gradients after which a fit ends."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be fitted."""
+        if not self.depths or min(self.depths) < 2:
+            raise InvalidInputError(
+                f"depths must be at least 2 (depth 1 leaves every unobserved entry alone), but "
+                f"are {self.depths}."
+            )
+        if not self.scales or not self.ranks or min(*self.scales, self.hidden, *self.ranks) <= 0:
+            raise InvalidInputError("scales, ranks and hidden must be given and positive.")
+        if not 0 < self.data.held_out < 0.5:
+            raise InvalidInputError(
+                f"held_out must be between 0 and 0.5, but is {self.data.held_out}."
+            )
+
+
+def presets(data: cells.Data, **options: Any) -> Mapping[Preset, Complete]:
+    """Return a config for each preset."""
+    sizes: dict[Preset, dict[str, Any]] = {
+        "smoke": {"scales": (1e-3,), "ranks": (2, 5), "max_evaluations": 500},
+        "quick": {},
+        "paper": {"depths": (2, 3, 4), "scales": (1.0, 1e-1, 1e-2, 1e-3, 1e-6)},
+    }
+    return {name: Complete(data=data, **(size | options)) for name, size in sizes.items()}
+
+
+def experiment(data: cells.Data, **options: Any) -> Experiment[Complete]:
+    """Return the experiment for a table."""
+    stem = Path(data.path).stem if data.path else "table"
+    return Experiment(
+        name=f"complete/{stem}",
+        title=f"Completing {stem}: a deep product against nuclear norm, plain factors and means",
+        source="natgrad complete",
+        presets=presets(data, **options),
+        minutes={"smoke": 0.1, "quick": 1.0, "paper": 3.0},
+        compute=compute,
+        claims=claims,
+        draw=draw,
+        departures=lambda config, arrays: cells.load(config.data).notes,
+    )
+
+
+def compute(config: Complete, sweep: Sweep) -> Arrays:
+    """Choose on validation entries, refit on all but the test entries, judge on those."""
+    cells.load(config.data)  # bad tables are refused here, not by a worker
+    deep = [(depth, scale) for depth in config.depths for scale in config.scales]
+    asked = [
+        *(_product(config, "tune", depth, scale, config.hidden) for depth, scale in deep),
+        *(_product(config, "tune", 2, _PLAIN_SCALE, rank) for rank in config.ranks),
+        _nuclear(config, "tune", None),
+    ]
+    tuned = sweep(asked, "tuning")
+    of_deep, of_plain = tuned[: len(deep)], tuned[len(deep) : -1]
+    best = _best(of_deep)
+    rank = _best(of_plain)
+    depth, scale = deep[best]
+    final = [
+        _product(config, "test", depth, scale, config.hidden, _work(of_deep[best])),
+        _nuclear(config, "test", float(tuned[-1]["penalty"])),
+        _product(config, "test", 2, _PLAIN_SCALE, config.ranks[rank], _work(of_plain[rank])),
+        _means(config, "means"),
+        _means(config, "mean"),
+    ]
+    judged = sweep(final, "testing")
+    values = np.asarray(judged[0]["values"])
+    arrays = Arrays(
+        method=METHODS,
+        depth=config.depths,
+        scale=config.scales,
+        rank=config.ranks,
+        axis=["time", "error"],
+    )
+    arrays.add("test_error", np.stack([result["error"] for result in judged]), "method")
+    shape = (len(config.depths), len(config.scales))
+    errors = np.stack([result["error"] for result in of_deep]).reshape(shape)
+    arrays.add("validation_error", errors, "depth", "scale")
+    curves = np.stack([result["curve"] for result in of_deep]).reshape(*shape, 2, -1)
+    arrays.add("validation_curve", curves, "depth", "scale", "axis", "point")
+    plain = np.stack([result["error"] for result in of_plain])
+    arrays.add("validation_error_plain", plain, "rank")
+    arrays.add("chosen_depth", depth)
+    arrays.add("chosen_scale", scale)
+    arrays.add("chosen_rank", config.ranks[rank])
+    arrays.add("chosen_penalty", tuned[-1]["penalty"])
+    arrays.add("work", _work(of_deep[best]))
+    arrays.add("singular_values", values, "value")
+    arrays.add("effective_rank", effective(values))
+    return arrays
+
+
+def _best(results: Sequence[Result]) -> int:
+    return int(np.argmin([float(result["error"]) for result in results]))
+
+
+def _work(result: Result) -> float:
+    """Return time × entries at which the fit was best."""
+    return float(result["work"])
+
+
+def effective(values: np.ndarray) -> float:
+    """Return exp of the entropy of singular values, as `diagnostics.effective_rank`."""
+    share = values[values > 0] / values.sum()
+    return float(np.exp(-(share * np.log(share)).sum()))
+
+
+def _product(
+    config: Complete,
+    part: cells.Part,
+    depth: int,
+    scale: float,
+    hidden: int,
+    work: float = math.inf,
+) -> Cell:
+    until = work if math.isinf(work) else work / len(cells.load(config.data).part(part))
+    given = cells.ProductConfig(
+        data=config.data,
+        part=part,
+        centring=config.centring,
+        depth=depth,
+        scale=scale,
+        hidden=hidden,
+        until=until,
+        max_evaluations=config.max_evaluations,
+    )
+    return Cell(cells.product, given, f"{part}: L={depth}, α={scale:g}, width {hidden}")
+
+
+def _nuclear(config: Complete, part: cells.Part, penalty: float | None) -> Cell:
+    given = cells.NuclearConfig(
+        data=config.data,
+        part=part,
+        centring=config.centring,
+        width=config.hidden,
+        penalty=penalty,
+    )
+    return Cell(cells.nuclear, given, f"{part}: nuclear norm")
+
+
+def _means(config: Complete, centring: Centring) -> Cell:
+    given = cells.MeansConfig(data=config.data, part="test", centring=centring)
+    return Cell(cells.means, given, f"test: {centring}")
+
+
+def completed_matrix(config: Complete, arrays: Arrays, sweep: Sweep) -> np.ndarray:
+    """Return the matrix completed by the chosen product, fitted to all entries."""
+    depth, scale = int(arrays["chosen_depth"]), float(arrays["chosen_scale"])
+    cell = _product(config, "all", depth, scale, config.hidden, float(arrays["work"]))
+    (result,) = sweep([cell], "completing")
+    return np.asarray(result["matrix"])
+
+
+def claims(config: Complete, arrays: Arrays) -> Sequence[Claim]:
+    """Return the test error beside each other method's; your data decide, nothing is judged."""
+    errors = arrays["test_error"]
+    many = len(cells.load(config.data).test)
+    return [
+        Claim(
+            id=f"against-{name.replace(' ', '-')}",
+            statement=f"root mean squared error of the deep product over that of {name}",
+            source="natgrad complete",
+            value=float(errors[0] / errors[k]),
+            relation="<=",
+            bound=1.0,
+            n=many,
+            presets=(),
+        )
+        for k, name in enumerate(METHODS[1:], 1)
+    ]
+
+
+def draw(config: Complete, arrays: Arrays) -> "Figure":
+    """Return errors, held-out curves and singular values."""
+    from natgrad.experiments.complete.picture import picture
+
+    return picture(arrays)

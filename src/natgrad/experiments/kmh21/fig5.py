@@ -1,0 +1,381 @@
+"""[KMH21] Figure 5: matrix completion by depth, and what the natural gradient makes of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from natgrad.errors import InvalidInputError
+from natgrad.experiments.kmh21 import fig5_cells as cells
+from natgrad.experiments.kmh21 import fig5_further_cells as further
+from natgrad.experiments.kmh21.fig5_claims import claims, departures
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.cells import Cell, Result
+from natgrad.lab.experiment import Experiment, Sweep
+from natgrad.lab.registry import register
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+GRID_ERROR = 1e-4
+"""Training error at which the search stops: its smallest steps would take hours to 1e-6."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fig5:
+    """A square matrix of low rank, some of its entries observed."""
+
+    size: int = 100
+    """Rows and columns."""
+    rank: int = 5
+    """Rank of the matrix, whose entries have mean square one."""
+    observed: tuple[int, ...] = (1000, 1250, 1500, 1750, 2000, 2250, 2500)
+    """Numbers of observed entries."""
+    depths: tuple[int, ...] = (2, 3, 4)
+    """Number of factors of EGD; depth one is always there, in closed form."""
+    scales: tuple[float, ...] = (1e-3, 1e-6, 1e-9)
+    """Initial scales α: factors have standard deviation α^{1/L} / √size."""
+    seeds: int = 5
+    """Problems, each with its own matrix, observed entries and initial weights."""
+    max_evaluations: int = 15_000
+    """Gradients after which EGD ends, whether the observed entries fit or not."""
+    natural_depths: tuple[int, ...] = (2, 3)
+    """Number of factors of NGD."""
+    sample_seeds: int = 3
+    """Problems for NGD with the Fisher of the observed entries."""
+    flow_size: int = 24
+    """Rows and columns where natural gradient flow is integrated to a tight tolerance (rank 2)."""
+    collapsed: tuple[tuple[int, int], ...] = ((2, 2), (2, 4), (2, 6), (3, 3), (3, 6))
+    """Pairs: depth in training, depth of the Gaussian product it starts from."""
+    collapsed_observed: tuple[int, ...] = (1000, 1500, 2000, 2500)
+    """Numbers of observed entries for these."""
+    collapsed_seeds: int = 20
+    """Problems for these."""
+    dynamics_observed: int = 2000
+    """Observed entries where singular values are followed, one problem."""
+    grid_size: int = 40
+    """Rows and columns for the search over step, damping, depth and scale (rank 2)."""
+    grid_observed: int = 400
+    """Observed entries there."""
+    grid_steps: tuple[float, ...] = (0.1, 0.3, 1.0)
+    """Step lengths η there."""
+    grid_dampings: tuple[float, ...] = (0.0, 0.01, 0.1, 1.0, 10.0, 100.0)
+    """Damping λ there."""
+    grid_scales: tuple[float, ...] = (1e-3, 1.0)
+    """Initial scales there."""
+    grid_seeds: int = 3
+    """Problems there."""
+    product_depths: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16)
+    """Depths of random products, whose effective rank is shown."""
+    race: tuple[tuple[int, float, int], ...] = (
+        (2, 1e-3, 2000),
+        (2, 1e-9, 1500),
+        (3, 1e-3, 1500),
+        (3, 1e-3, 2000),
+        (4, 1e-3, 2000),
+    )
+    """Depth, scale and observed entries of the cells on which an autograd loop is timed in full."""
+
+    def __post_init__(self) -> None:
+        """Refuse what leaves a claim without a number."""
+        if not {2, 3} <= set(self.depths) or not {2, 3} <= set(self.natural_depths):
+            raise InvalidInputError(
+                "depths and natural_depths must contain 2 and 3, which the claims compare, but are "
+                f"{self.depths} and {self.natural_depths}."
+            )
+        if not {(2, 2), (3, 3)} < set(self.collapsed):
+            raise InvalidInputError(
+                "collapsed must contain (2, 2), (3, 3) and pairs to compare them with, but is "
+                f"{self.collapsed}."
+            )
+
+    def task(self, n: int, seed: int) -> cells.Task:
+        """Return a problem of the main panels."""
+        return cells.Task(size=self.size, rank=self.rank, observed=n, seed=seed)
+
+    def grid_task(self, seed: int) -> cells.Task:
+        """Return a problem of the search."""
+        return cells.Task(size=self.grid_size, rank=2, observed=self.grid_observed, seed=seed)
+
+
+class Panels:
+    """Cells of several panels in one sweep, and their results as arrays with named axes."""
+
+    def __init__(self) -> None:
+        self.cells: list[Cell] = []
+        self._places: dict[str, tuple[tuple[str, ...], tuple[int, ...], slice]] = {}
+        self._inner: dict[str, tuple[str, ...]] = {}
+
+    def add(
+        self,
+        name: str,
+        axes: Mapping[str, Sequence[Any]],
+        make: Callable[..., tuple[Any, Any]],
+        **inner: tuple[str, ...],
+    ) -> None:
+        """Add the cells of all combinations of the axes' values.
+
+        Args:
+            name: Of the panel.
+            axes: Values by axis.
+            make: Returns function and config of the cell for one combination.
+            inner: Axes of the arrays that a cell returns, by key, where they are not numbers.
+        """
+        begin = len(self.cells)
+        for values in product(*axes.values()):
+            function, config = make(*values)
+            label = ", ".join(f"{axis} {value}" for axis, value in zip(axes, values, strict=True))
+            self.cells.append(Cell(function, config, f"{name}: {label}"))
+        shape = tuple(len(values) for values in axes.values())
+        self._places[name] = (tuple(axes), shape, slice(begin, len(self.cells)))
+        self._inner |= {f"{name}_{key}": dims for key, dims in inner.items()}
+
+    def collect(self, results: Sequence[Result], arrays: Arrays) -> None:
+        """Add `name_key` for every key of every panel's results."""
+        for name, (dims, shape, place) in self._places.items():
+            mine = results[place]
+            for key in mine[0]:
+                values = np.stack([result[key] for result in mine])
+                whole = f"{name}_{key}"
+                inner = self._inner.get(whole, ())
+                arrays.add(whole, values.reshape(shape + values.shape[1:]), *dims, *inner)
+
+
+def compute(config: Fig5, sweep: Sweep) -> Arrays:
+    """Return errors and ranks of all methods on all problems."""
+    panels = Panels()
+    _main(panels, config)
+    _natural(panels, config)
+    _further(panels, config)
+    results = sweep(panels.cells, "matrix completion")
+    arrays = Arrays(
+        n=config.observed,
+        depth=config.depths,
+        scale=config.scales,
+        seed=range(config.seeds),
+        natural_depth=config.natural_depths,
+        share_start=["Gaussian", "orthogonal"],
+        sample_seed=range(config.sample_seeds),
+        collapsed=[f"L = {a}, init from L = {b}" for a, b in config.collapsed],
+        collapsed_n=config.collapsed_observed,
+        collapsed_seed=range(config.collapsed_seeds),
+        dynamics_depth=[1, *config.depths],
+        grid_depth=[2, 3],
+        grid_scale=config.grid_scales,
+        grid_step=config.grid_steps,
+        damping=config.grid_dampings,
+        grid_seed=range(config.grid_seeds),
+        product_depth=config.product_depths,
+        race=[f"L={a}, α={b:g}, N={c}" for a, b, c in config.race],
+    )
+    panels.collect(results, arrays)
+    return arrays
+
+
+def _main(panels: Panels, config: Fig5) -> None:
+    """Add EGD, slowest cells first, and the references without gradients."""
+    seeds, scale = range(config.seeds), config.scales[0]
+
+    def egd(depth: int, alpha: float, n: int, seed: int) -> tuple[Any, Any]:
+        return cells.euclidean, cells.EuclideanConfig(
+            task=config.task(n, seed),
+            depth=depth,
+            scale=alpha,
+            max_evaluations=config.max_evaluations,
+        )
+
+    def race(index: int) -> tuple[Any, Any]:
+        depth, alpha, n = config.race[index]
+        return further.race, further.RaceConfig(cell=egd(depth, alpha, n, 0)[1])
+
+    def uv(n: int, seed: int) -> tuple[Any, Any]:
+        return cells.euclidean, cells.EuclideanConfig(
+            task=config.task(n, seed),
+            depth=2,
+            scale=scale,
+            hidden=config.rank,
+            max_evaluations=config.max_evaluations,
+        )
+
+    panels.add("race", {"race": range(len(config.race))}, race)
+    axes = {"depth": config.depths, "scale": config.scales, "n": config.observed, "seed": seeds}
+    panels.add("egd", axes, egd)
+    problems = {"n": config.observed, "seed": seeds}
+    panels.add("uv", problems, uv)
+    panels.add(
+        "direct",
+        problems,
+        lambda n, seed: (
+            cells.direct,
+            cells.EuclideanConfig(task=config.task(n, seed), depth=1, scale=scale),
+        ),
+    )
+    panels.add(
+        "nuclear",
+        problems,
+        lambda n, seed: (cells.nuclear, cells.NuclearConfig(task=config.task(n, seed))),
+    )
+
+
+def _natural(panels: Panels, config: Fig5) -> None:
+    """Add natural descents: over all entries, shared or shortest, and over the observed ones."""
+    depths, scale = config.natural_depths, config.scales[0]
+
+    def all_entries(depth: int, n: int, seed: int) -> tuple[Any, Any]:
+        task = config.task(n, seed)
+        return cells.natural_all, cells.NaturalConfig(task=task, depth=depth, scale=scale)
+
+    def shared(start: str, depth: int, n: int, seed: int) -> tuple[Any, Any]:
+        orthogonal = start == "orthogonal"
+        return cells.natural_all, cells.NaturalConfig(
+            task=config.task(n, seed),
+            depth=depth,
+            scale=config.size / 10 if orthogonal else scale,
+            selection="equal_share",
+            orthogonal=orthogonal,
+        )
+
+    def sample(depth: int, n: int, seed: int) -> tuple[Any, Any]:
+        task = config.task(n, seed)
+        return cells.gauss_newton, cells.GaussNewtonConfig(task=task, depth=depth, scale=scale)
+
+    def flow(depth: int, seed: int) -> tuple[Any, Any]:
+        size = config.flow_size
+        task = cells.Task(size=size, rank=2, observed=size * size // 5, seed=seed)
+        return cells.natural_flow, cells.NaturalFlowConfig(task=task, depth=depth, scale=0.1)
+
+    problems = {"natural_depth": depths, "n": config.observed, "seed": range(config.seeds)}
+    panels.add("ngd", problems, all_entries)
+    panels.add("share", {"share_start": ["Gaussian", "orthogonal"], **problems}, shared)
+    few = {"natural_depth": depths, "n": config.observed, "sample_seed": range(config.sample_seeds)}
+    panels.add("sample", few, sample)
+    panels.add("flow", {"natural_depth": depths, "sample_seed": range(config.sample_seeds)}, flow)
+
+
+def _further(panels: Panels, config: Fig5) -> None:
+    """Add the panels on initialisation, dynamics, damping and random products."""
+    scale = config.scales[0]
+
+    def start(index: int, n: int, seed: int) -> tuple[Any, Any]:
+        depth, source = config.collapsed[index]
+        return cells.euclidean, cells.EuclideanConfig(
+            task=config.task(n, seed),
+            depth=depth,
+            scale=scale,
+            from_depth=source,
+            max_evaluations=config.max_evaluations,
+        )
+
+    def dynamics(depth: int) -> tuple[Any, Any]:
+        return further.dynamics, further.DynamicsConfig(
+            task=config.task(config.dynamics_observed, 0), depth=depth, scale=scale
+        )
+
+    def damped(depth: int, alpha: float, step: float, damping: float, seed: int) -> tuple[Any, Any]:
+        return further.damped, further.GridConfig(
+            task=config.grid_task(seed),
+            depth=depth,
+            scale=alpha,
+            step=step,
+            damping=damping,
+            train_error=GRID_ERROR,
+        )
+
+    def undamped_limit(depth: int, alpha: float, seed: int) -> tuple[Any, Any]:
+        return cells.euclidean, cells.EuclideanConfig(
+            task=config.grid_task(seed), depth=depth, scale=alpha, train_error=GRID_ERROR
+        )
+
+    panels.add(
+        "init",
+        {
+            "collapsed": range(len(config.collapsed)),
+            "collapsed_n": config.collapsed_observed,
+            "collapsed_seed": range(config.collapsed_seeds),
+        },
+        start,
+    )
+    panels.add(
+        "dynamics",
+        {"dynamics_depth": [1, *config.depths]},
+        dynamics,
+        times=("point",),
+        values=("point", "value"),
+        truth=("value",),
+    )
+    grid: dict[str, Sequence[Any]] = {"grid_depth": [2, 3], "grid_scale": config.grid_scales}
+    searched = {"grid_step": config.grid_steps, "damping": config.grid_dampings}
+    seeds = {"grid_seed": range(config.grid_seeds)}
+    panels.add("grid", {**grid, **searched, **seeds}, damped)
+    panels.add("grid_egd", {**grid, **seeds}, undamped_limit)
+    panels.add(
+        "products",
+        {"seed": range(config.seeds)},
+        lambda seed: (
+            further.products,
+            further.ProductsConfig(size=config.size, depths=config.product_depths, seed=seed),
+        ),
+        rank=("product_depth",),
+    )
+
+
+def draw(config: Fig5, arrays: Arrays) -> "Figure":
+    """Return the paper's three panels, and ours below."""
+    from natgrad.experiments.kmh21.fig5_picture import picture
+
+    return picture(arrays)
+
+
+_SMALL = {
+    "size": 20,
+    "rank": 2,
+    "observed": (140, 200),
+    "scales": (1e-3,),
+    "depths": (2, 3),
+    "sample_seeds": 1,
+    "flow_size": 6,
+    "collapsed": ((2, 2), (2, 4), (3, 3), (3, 6)),
+    "collapsed_observed": (200,),
+    "dynamics_observed": 200,
+    "grid_size": 16,
+    "grid_observed": 100,
+    "grid_steps": (0.3,),
+    "grid_dampings": (0.0, 1.0, 10.0),
+    "grid_scales": (1e-3,),
+    "grid_seeds": 1,
+    "product_depths": (1, 2, 4),
+    "max_evaluations": 2000,
+    "race": ((2, 1e-3, 200),),
+}
+
+EXPERIMENT = register(
+    Experiment(
+        name="kmh21/fig5",
+        title="Depth completes matrices under EGD; NGD over all entries never does, "
+        "over the observed ones it does",
+        source="[KMH21] Figure 5, §4, Q&A",
+        presets={
+            "smoke": Fig5(seeds=1, collapsed_seeds=3, **_SMALL),  # type: ignore[arg-type]
+            "quick": Fig5(
+                observed=(1000, 1500, 2000, 2500),
+                scales=(1e-3, 1e-6),
+                seeds=2,
+                max_evaluations=5_000,
+                sample_seeds=1,
+                collapsed_seeds=10,
+                collapsed_observed=(1000, 1500, 2000),
+                grid_seeds=1,
+                grid_steps=(0.3, 1.0),
+                race=((2, 1e-3, 2000), (3, 1e-3, 2000)),
+            ),
+            "paper": Fig5(),
+        },
+        minutes={"smoke": 0.1, "quick": 1.5, "paper": 9.0},
+        compute=compute,
+        claims=claims,
+        draw=draw,
+        departures=departures,
+    )
+)

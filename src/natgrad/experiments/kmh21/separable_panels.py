@@ -1,0 +1,77 @@
+"""Panels that Figures 4 and 6 share."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from natgrad.experiments.kmh21.separable_curves import NGD, POPULATION
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.figures import INK, band, look
+
+CLASSES = {1.0: "#CC79A7", -1.0: "#009E73"}
+
+
+def letter(axes: Axes, mark: str, title: str) -> None:
+    """Set the title of a panel, with its letter."""
+    axes.set_title(f"{mark}  {title}")
+
+
+def percent(axes: Axes, low: float, high: float) -> None:
+    """Show accuracies between two bounds as percentages."""
+    ticks = [t for t in np.arange(0.5, 1.01, 0.1) if low <= t + 1e-9 <= high + 0.01]
+    axes.set_yticks(ticks, [f"{100 * t:.0f} %" for t in ticks])
+    axes.set_ylim(low, high)
+
+
+def curves(axes: Axes, arrays: Arrays, dim: int) -> None:
+    """Draw accuracy against the number of data."""
+    observations = arrays.coordinates["n"]
+    for index, method in enumerate(arrays.coordinates["method"]):
+        name = {NGD: "NGD, sample Fisher", POPULATION: "NGD, population Fisher"}.get(method, method)
+        band(axes, observations, arrays["accuracy"][index].T, label=name, **look(method))
+    axes.axvline(dim, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.annotate(
+        "N = D", (dim, 0.485), xytext=(3, 2), textcoords="offset points", fontsize=8, color=INK
+    )
+    percent(axes, 0.48, 1.01)
+    axes.set(xlabel="number of data N", ylabel="test accuracy")
+
+
+def logits(axes: Axes, arrays: Arrays) -> None:
+    """Draw sₙ(t)/t, which tends to the label."""
+    times, slopes, labels = (
+        arrays.coordinates["logit_time"],
+        arrays["logit_slopes"],
+        arrays["logit_labels"],
+    )
+    shown = slice(0, 60)
+    for value, colour in CLASSES.items():
+        chosen = slopes[:, labels == value][:, shown]
+        lines = axes.semilogx(times, chosen, color=colour, linewidth=0.6, alpha=0.6)
+        lines[0].set_label(f"labels {'+' if value > 0 else '−'}1")
+        axes.axhline(value, color=INK, linewidth=0.8, linestyle=(0, (2, 2)))
+    axes.set(ylim=(-4.2, 4.2), xlabel="time t", ylabel="logits $s_n(t)/t$")
+    handles = axes.legend(loc="upper right").get_lines()
+    for handle in handles:
+        handle.set(linewidth=2, alpha=1)
+
+
+def coefficients(axes: Any, arrays: Arrays, ones: int, n: int) -> None:
+    """Draw learnt coefficients of three methods, one below the other, as a share of ‖β‖."""
+    names = arrays.coordinates["method"]
+    features = np.array(arrays.coordinates["feature"])
+    top = 1.15 / np.sqrt(ones)
+    for panel, method in zip(axes, ("EGD L=2", "EGD L=1", NGD), strict=True):
+        values = arrays["coefficients"][names.index(method)]
+        panel.vlines(features, 0, values, color=look(method)["color"], linewidth=0.7)
+        panel.axhline(0, color=INK, linewidth=0.5)
+        panel.set(ylim=(-0.55 * top, top), yticks=[0], xlim=(0.3, len(features) + 0.7))
+        panel.annotate(
+            method, (0.99, 0.80), xycoords="axes fraction", ha="right", fontsize=8.5,
+            fontweight="bold", color=look(method)["color"],
+        )  # fmt: skip
+        panel.grid(visible=False)
+        panel.label_outer()
+    axes[-1].set_xlabel(f"feature, N = {n}")
+    axes[1].set_ylabel("coefficient β / ‖β‖")

@@ -1,0 +1,195 @@
+"""What the optimizer sees of a training step: removable hooks on the model and the criterion.
+
+Forward hooks note the inputs of every covered layer and the edge of the graph at its output; when
+the criterion is called, while the graph is alive, errors drawn from the model are sent back to
+those edges. Edges, unlike tensors, are not changed by a later in-place activation, and asking for
+gradients at edges computes no gradient of any weight: `.grad` is left to the user's own pass.
+
+Nothing is noted in evaluation mode or without gradients.
+"""
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+from torch.nn import Module
+from torch.utils.hooks import RemovableHandle
+
+from natgrad.likelihoods import Likelihood, Reduction
+from natgrad.likelihoods.base import all_finite
+from natgrad.optim.gather import Gather, Moments, Visit
+from natgrad.optim.replay import Replay
+
+
+@dataclass
+class Call:
+    """One call of the criterion, or one forward pass under a foreign loss.
+
+    Attributes:
+        output: What the likelihood saw, detached.
+        y: The labels; None under a foreign loss.
+        loss: The loss as reduced; None under a foreign loss.
+        unit: Factor of one datum in the loss as reduced, 1/n or 1.
+        weight: Derivative of what was differentiated in this loss; None before backward.
+        moments: Sums of every layer, if they were wanted.
+        traces: Squared norms of sampled gradients of parameters without factors, if wanted.
+        single: The inputs of every layer, if there is a single datum.
+        replay: How to run the model again; None if that is not possible.
+    """
+
+    output: Tensor
+    y: Tensor | None
+    loss: Tensor | None
+    unit: float
+    weight: float | None = None
+    moments: dict[str, Moments] = field(default_factory=dict)
+    traces: dict[str, float] = field(default_factory=dict)
+    single: dict[str, Tensor] = field(default_factory=dict)
+    replay: Replay | None = None
+
+    @property
+    def n(self) -> int:
+        """Return the number of data."""
+        return len(self.output)
+
+
+class Capture:
+    """Hooks on a model's layers and on its criterion; collects a `Call` for every batch.
+
+    Args:
+        model: The model.
+        likelihood: The criterion.
+        gather: What is summed over a batch.
+        reduction: Of a foreign loss; None if the likelihood itself is called as the criterion.
+
+    Attributes:
+        wanted: Whether the next batch's moments are wanted.
+        paused: Whether the hooks look away.
+    """
+
+    def __init__(
+        self, model: Module, likelihood: Likelihood, gather: Gather, reduction: Reduction | None
+    ) -> None:
+        self.model, self.likelihood = model, likelihood
+        self.gather, self.reduction = gather, reduction
+        self.wanted, self.paused = True, False
+        self._calls: list[tuple[Call, Callable[[], object]]] = []
+        self._visits: dict[str, list[Visit]] = {}
+        self._replay: Replay | None = None
+        self._handles = self._install(weakref.ref(self))
+
+    def _install(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
+        """Install the hooks; weakly, so that the model does not keep the optimizer alive."""
+
+        def active() -> "Capture | None":
+            capture = this()
+            return capture if capture is not None and capture._active() else None
+
+        def before(_: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if (capture := active()) is not None:
+                capture._begin(args, kwargs)
+
+        def layer_hook(name: str) -> Callable[[Module, tuple[Tensor, ...], Tensor], None]:
+            def after(_: Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+                if (capture := active()) is not None and output.requires_grad:
+                    visit = Visit(inputs[0].detach(), get_gradient_edge(output))
+                    capture._visits.setdefault(name, []).append(visit)
+
+            return after
+
+        def after(_: Module, __: Any, output: Any) -> None:
+            if (capture := active()) is not None:
+                capture._end(output)
+
+        def listen(output: Tensor, y: Tensor, loss: Tensor) -> None:
+            capture = active()
+            if capture is not None and loss.requires_grad and capture._saw(output):
+                capture._criterion_called(output, y, loss)
+
+        handles = [self.model.register_forward_pre_hook(before, with_kwargs=True)]
+        for name, layer in self.gather.coverage.layers.items():
+            handles.append(layer.module.register_forward_hook(layer_hook(name)))
+        handles.append(self.model.register_forward_hook(after))
+        if self.reduction is None:
+            handles.append(self.likelihood.observe(listen))
+        return handles
+
+    def remove(self) -> None:
+        """Remove every hook."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was seen."""
+        self._calls, self._visits, self._replay = [], {}, None
+
+    def take(self) -> list[Call]:
+        """Return the calls that were back-propagated since the last time, and forget them."""
+        calls = [call for call, _ in self._calls if call.weight is not None]
+        self.clear()
+        return calls
+
+    def _active(self) -> bool:
+        return self.model.training and torch.is_grad_enabled() and not self.paused
+
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._replay is None or not self._replay.alive():
+            # Nobody can call the criterion on the previous forward any more.
+            self._visits = {}
+        self._replay = Replay(self.model, args, kwargs)
+
+    def _saw(self, output: Tensor) -> bool:
+        """Return whether outputs come from this model, not from another with the same criterion."""
+        if not self._visits:
+            return self._replay is not None and self._replay.gives(output)
+        nodes = {visit.edge.node for seen in self._visits.values() for visit in seen}
+        front, passed = [output.grad_fn], set()
+        while front:
+            node = front.pop()
+            if node in nodes:
+                return True
+            if node is not None and node not in passed:
+                passed.add(node)
+                front.extend(before for before, _ in node.next_functions)
+        return False
+
+    def _end(self, output: Any) -> None:
+        if self._replay is not None:
+            self._replay.remember(output)
+        if self.reduction is None or not isinstance(output, Tensor) or not output.requires_grad:
+            return
+        unit = 1.0 / len(output) if self.reduction == "mean" else 1.0
+        call = Call(output.detach(), None, None, unit)
+
+        def used(_: Tensor) -> None:
+            call.weight = 1.0
+
+        output.register_hook(used)  # type: ignore[no-untyped-call]
+        self._collect(call, output, weakref.ref(output))
+
+    def _criterion_called(self, output: Tensor, y: Tensor, loss: Tensor) -> None:
+        call = Call(output.detach(), y, loss.detach(), self.likelihood.scale(len(output)))
+
+        def used(gradient: Tensor) -> None:
+            call.weight = float(gradient) + (call.weight or 0.0)
+
+        loss.register_hook(used)  # type: ignore[no-untyped-call]
+        self._collect(call, output, weakref.ref(loss))
+
+    def _collect(self, call: Call, output: Tensor, alive: Callable[[], object]) -> None:
+        """Send errors back while the graph is alive; drop calls that can no longer matter."""
+        visits, self._visits = self._visits, {}
+        if call.n == 1:
+            call.single = {name: seen[0].x for name, seen in visits.items() if len(seen) == 1}
+        if self.wanted and all_finite(call.output):  # the step will refuse what is not
+            call.moments, call.traces = self.gather(self.likelihood, output, call.y, visits)
+        if self._replay is not None and self._replay.gives(output):
+            call.replay = self._replay
+        self._calls = [(c, a) for c, a in self._calls if c.weight is not None or a() is not None]
+        self._calls.append((call, alive))

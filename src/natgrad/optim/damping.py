@@ -1,0 +1,172 @@
+"""How much damping, [BLH18] (21), and how the two factors of a layer share it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from natgrad.errors import InvalidInputError
+
+Split = Literal["pi", "equal"]
+"""`equal`: √λ on both factors, as (20). `pi`: √λ π and √λ/π, π² the ratio of the factors' mean
+eigenvalues (Martens and Grosse 2015), so that both are damped by the same fraction."""
+
+
+def ridges(split: Split, damping: float, inputs: float, errors: float) -> tuple[float, float]:
+    """Return what is added to Λ and to Λ̃, of the given mean eigenvalues; the product is λ.
+
+    Example:
+        >>> ridges("pi", 0.01, inputs=4.0, errors=1.0)
+        (0.2, 0.05)
+    """
+    root = math.sqrt(damping)
+    if split == "equal" or inputs <= 0 or errors <= 0:
+        return root, root
+    pi = math.sqrt(inputs / errors)
+    return root * pi, root / pi
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """Levenberg–Marquardt: more damping where the quadratic model fails, [BLH18] (21).
+
+    With ρ the ratio of the actual to the predicted decrease of the loss, and αL the step length in
+    units of an equal share, λ grows if ρ < `low` or αL < `least_share`, and shrinks if ρ > `high`.
+
+    The second condition guards against factors that are wrong rather than against a loss that is
+    not quadratic. Any Fisher is at most L times its block diagonal, so a step of length 1/L along
+    the direction of exact blocks never overshoots: αL ≥ 1 is a theorem. αL < ½ therefore proves
+    that the Kronecker factors miss more than half of the curvature along the direction. ρ cannot
+    tell: the step has been shortened until the model holds, ρ ≈ 1 asks for less damping, and
+    without the condition λ sinks to its floor and α with it.
+
+    Attributes:
+        start: λ before the first step.
+        up: Factor by which λ grows.
+        down: Factor by which λ shrinks.
+        low: ρ below which it grows.
+        high: ρ above which it shrinks.
+        least_share: αL below which it grows; 0 for eq. 21 alone.
+        floor: Smallest λ. Mandatory: without one a network that has reached its noise floor goes
+            on shrinking λ until the step blows up.
+        ceiling: Largest λ.
+        reject: Undo a step that raises the loss by more than this fraction; infinity keeps all.
+        split: How the factors share λ.
+
+    Example:
+        >>> rule = Adaptive()
+        >>> rule.after(1, 0.1, ratio=0.1, share=1.0), rule.after(1, 0.1, ratio=0.5, share=1.0)
+        (0.15000000000000002, 0.1)
+    """
+
+    start: float = 0.1
+    up: float = 1.5
+    down: float = 2 / 3
+    low: float = 0.25
+    high: float = 0.75
+    least_share: float = 0.5
+    floor: float = 1e-6
+    ceiling: float = 1e6
+    reject: float = 0.05
+    split: Split = "pi"
+
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense."""
+        if not 0 < self.floor <= self.start <= self.ceiling < math.inf:
+            raise InvalidInputError(
+                "damping needs 0 < floor ≤ start ≤ ceiling, but got "
+                f"{self.floor:g}, {self.start:g}, {self.ceiling:g}."
+            )
+        if not (self.up >= 1 and 0 < self.down <= 1 and self.low <= self.high):
+            raise InvalidInputError(
+                "damping needs up ≥ 1, 0 < down ≤ 1 and low ≤ high, but got up "
+                f"{self.up:g}, down {self.down:g}, low {self.low:g}, high {self.high:g}."
+            )
+        if not (self.least_share >= 0 and self.reject >= 0):
+            raise InvalidInputError("least_share and reject must not be negative.")
+        _check_split(self.split)
+
+    def after(self, step: int, value: float, ratio: float | None, share: float) -> float:
+        """Return λ for the next step; unchanged where ρ is not known."""
+        if ratio is None:
+            return value
+        if not ratio >= self.low or share < self.least_share:  # NaN counts as a failure
+            value *= self.up
+        elif ratio > self.high:
+            value *= self.down
+        return min(max(value, self.floor), self.ceiling)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed:
+    """The same λ at every step.
+
+    Attributes:
+        start: λ ≥ 0; 0 takes pseudo-inverses of the factors, as [BLH18] (10).
+        split: How the factors share λ.
+        reject: As in `Adaptive`; by default no step is undone.
+
+    Example:
+        >>> Fixed(start=0.1).after(3, 0.1, ratio=0.0, share=1.0)
+        0.1
+    """
+
+    start: float
+    split: Split = "pi"
+    reject: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse a negative damping."""
+        if not 0 <= self.start < math.inf:
+            raise InvalidInputError(f"damping must be at least 0, but is {self.start!r}.")
+        _check_split(self.split)
+
+    def after(self, step: int, value: float, ratio: float | None, share: float) -> float:
+        """Return λ."""
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduled:
+    """λ as a function of the number of steps taken.
+
+    Attributes:
+        schedule: The function.
+        split: How the factors share λ.
+        reject: As in `Adaptive`; by default no step is undone.
+
+    Example:
+        >>> Scheduled(schedule=lambda k: 0.1 * 0.5**k).after(1, 0.1, ratio=None, share=1.0)
+        0.05
+    """
+
+    schedule: Callable[[int], float]
+    split: Split = "pi"
+    reject: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse a function that does not give a damping."""
+        _check_split(self.split)
+        self.after(0, 0.0, None, 1.0)
+
+    @property
+    def start(self) -> float:
+        """Return λ before the first step."""
+        return self.after(0, 0.0, None, 1.0)
+
+    def after(self, step: int, value: float, ratio: float | None, share: float) -> float:
+        """Return λ for the next step, after `step` of them."""
+        damping = float(self.schedule(step))
+        if not 0 <= damping < math.inf:
+            raise InvalidInputError(
+                f"the damping schedule must give λ ≥ 0, but gave {damping} at step {step}."
+            )
+        return damping
+
+
+Damping = Adaptive | Fixed | Scheduled
+
+
+def _check_split(split: str) -> None:
+    if split not in get_args(Split):
+        raise InvalidInputError(f"split must be 'pi' or 'equal', but is {split!r}.")

@@ -1,0 +1,117 @@
+"""Running second moments: the Kronecker factors of the Fisher."""
+
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from torch import Tensor
+
+from natgrad.errors import InvalidInputError
+from natgrad.optim.sources import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    """How the Kronecker factors are estimated.
+
+    Attributes:
+        source: Where errors come from: `"sampled"` from the model ([BLH18] §5); `"exact"`, one
+            backward pass for each output; `"propagated"`, eq. 14–15, linear networks only;
+            `"empirical"`, the true labels, which is not the Fisher.
+        samples: K, backward passes of sampled errors.
+        memory: How many past data the averages remember. New data of number m get the weight
+            m / (m + past), past ≤ memory; 0 takes each batch alone, as [BLH18] does.
+        exact_output: Take the last layer's error factor from the likelihood, where the layer's
+            outputs are the model's, instead of sampling it.
+
+    Example:
+        >>> Factors(source="exact", memory=0).samples
+        1
+    """
+
+    source: Source = "sampled"
+    samples: int = 1
+    memory: float = 750.0
+    exact_output: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense."""
+        if self.source not in get_args(Source):
+            raise InvalidInputError(
+                f"source must be one of {', '.join(get_args(Source))}, but is {self.source!r}."
+            )
+        if type(self.samples) is not int or self.samples < 1:
+            raise InvalidInputError(f"samples must be a positive integer, but is {self.samples!r}.")
+        if not self.memory >= 0:
+            raise InvalidInputError(f"memory must be at least 0 data, but is {self.memory!r}.")
+
+
+class Factor:
+    """A second moment averaged over batches; new data count by their number.
+
+    Args:
+        memory: How many past data are remembered.
+
+    Attributes:
+        matrix: The average, shape `(n, n)`; None before the first batch. Only the lower triangle
+            has meaning.
+        multiple: c, if the factor is known to be c times the identity for ever.
+        constant: Whether the factor is known exactly and for ever.
+        version: Counts changes of the matrix.
+        change: (R, w) if the last change was Λ ← (1 − w) Λ + RᵀR with few rows R.
+    """
+
+    def __init__(self, memory: float) -> None:
+        self.memory = memory
+        self.matrix: Tensor | None = None
+        self.multiple: float | None = None
+        self.constant = False
+        self.version = 0
+        self.change: tuple[Tensor, float] | None = None
+        self._past = 0.0
+
+    def update(self, fresh: Tensor, n: float, rows: Tensor | None = None) -> None:
+        """Blend in the average over n new data.
+
+        Args:
+            fresh: The average, lower triangle; kept, not copied.
+            n: How many data it averages.
+            rows: R with RᵀR = fresh, if there are few.
+        """
+        weight = 1.0 if self.matrix is None else n / (n + self._past)
+        if self.matrix is None or weight == 1:
+            self.matrix = fresh
+        else:
+            self.matrix.lerp_(fresh, weight)
+        self.change = None if rows is None else (rows * weight**0.5, weight)
+        self._past = min(self._past + n, self.memory)
+        self.version += 1
+
+    def fix(self, matrix: Tensor) -> None:
+        """Set the factor for ever."""
+        self.matrix, self.constant, self.change = matrix, True, None
+        self.version += 1
+        diagonal = matrix.diagonal()
+        if bool((diagonal == diagonal[0]).all()) and int(matrix.count_nonzero()) == len(matrix):
+            self.multiple = float(diagonal[0])
+
+    def mean_eigenvalue(self) -> float:
+        """Return the trace over n."""
+        assert self.matrix is not None
+        return float(self.matrix.diagonal().mean())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything but the last change."""
+        return {
+            "matrix": self.matrix,
+            "multiple": self.multiple,
+            "constant": self.constant,
+            "version": self.version,
+            "past": self._past,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], like: Tensor) -> None:
+        """Take a state, on the device of `like`."""
+        matrix = state["matrix"]
+        self.matrix = None if matrix is None else matrix.to(like.device, copy=True)
+        self.multiple, self.constant = state["multiple"], state["constant"]
+        self.version, self._past, self.change = state["version"], state["past"], None

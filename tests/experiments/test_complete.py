@@ -1,0 +1,271 @@
+import csv
+import math
+
+import cvxpy
+import numpy as np
+import pytest
+import torch
+
+from natgrad.data.completion import low_rank
+from natgrad.diagnostics import effective_rank
+from natgrad.errors import InvalidInputError
+from natgrad.experiments.complete import cells, complete
+from natgrad.experiments.complete.baselines import SoftImpute
+from natgrad.experiments.complete.completed import completed
+from natgrad.experiments.complete.experiment import METHODS, Complete, effective, experiment
+from natgrad.experiments.complete.fitting import (
+    Centre,
+    Entries,
+    fit_product,
+    halves,
+    predict,
+    spectrum,
+)
+from natgrad.lab.arrays import Arrays
+from tests.helpers import assert_near, randn
+
+FEW = {"depths": (2, 3), "scales": (1e-3,), "ranks": (2, 3)}
+
+
+def sweep(given, title=""):
+    return [cell.run() for cell in given]
+
+
+def table(problem):
+    rows, columns = problem.positions.T.tolist()
+    return rows, columns, problem.values.tolist()
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return low_rank(shape=(40, 30), rank=2, observed=500, seed=0)
+
+
+@pytest.fixture(scope="module")
+def found(problem):
+    return complete(*table(problem), **FEW)
+
+
+def test_a_low_rank_matrix_is_found(problem, found):
+    assert found.matrix.shape == (40, 30)
+    beta = torch.from_numpy(found.matrix)
+    assert problem.test_error(beta) < 1e-3
+    assert problem.train_error(beta) < 1e-10  # observed entries are kept
+    assert 1.5 < found.effective_rank < 3
+    assert found.singular_values.shape == (30,)
+
+
+def test_its_error_is_that_of_entries_it_did_not_see(problem, found):
+    assert set(found.test_error) == set(METHODS)
+    assert found.test_entries == 50
+    deep = found.test_error["deep product"]
+    assert deep < 0.2 * found.test_error["row and column means"]
+    assert deep < found.test_error["nuclear norm"]
+    assert math.sqrt(problem.test_error(torch.from_numpy(found.matrix))) < 2 * deep + 1e-2
+
+
+def test_entries_by_label_and_summary(problem, found):
+    assert found.predict(3, 7) == pytest.approx(float(found.matrix[3, 7]))
+    with pytest.raises(InvalidInputError, match="no row 77"):
+        found.predict(77, 0)
+    text = "\n".join(found.lines())
+    assert "40 × 30 matrix" in text
+    assert text.count("(best)") == 1
+    assert "effective rank" in text
+
+
+def test_saved_files_hold_the_matrix(found, tmp_path):
+    found.save(tmp_path / "m.csv")
+    lines = list(csv.reader((tmp_path / "m.csv").read_text().splitlines()))
+    assert lines[0] == ["", *found.columns]
+    assert [line[0] for line in lines[1:]] == list(found.rows)
+    read = np.array([[float(x) for x in line[1:]] for line in lines[1:]])
+    np.testing.assert_allclose(read, found.matrix, rtol=1e-6)
+    found.save(tmp_path / "m.safetensors")
+    assert np.array_equal(Arrays.load(tmp_path / "m.safetensors")["completed"], found.matrix)
+    with pytest.raises(InvalidInputError, match=r"\.csv, \.parquet or \.safetensors"):
+        found.save(tmp_path / "m.xlsx")
+
+
+def test_parquet_is_written_where_pyarrow_is_installed(found, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is in the extra `tables`")
+    found.save(tmp_path / "m.parquet")
+    read = parquet.read_table(tmp_path / "m.parquet")
+    assert read.column("row").to_pylist() == list(found.rows)
+    assert read.column(found.columns[4]).to_pylist() == found.matrix[:, 4].tolist()
+
+
+def test_noise_is_not_fitted(problem):
+    """Held-out entries stop the flow before it learns the noise."""
+    noise = torch.randn(500, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    rows, columns, values = table(problem)
+    noisy = (torch.tensor(values) + 0.5 * noise).tolist()
+    found = complete(rows, columns, noisy, **FEW)
+    error = math.sqrt(problem.test_error(torch.from_numpy(found.matrix)))
+    assert error < 0.45
+    judged = found.test_error["deep product"]
+    assert 0.45 < judged < 0.8  # noise included
+    # To the end of the flow the noise comes too.
+    entries = Entries((40, 30), problem.positions, torch.tensor(noisy, dtype=torch.float64))
+    fit = fit_product(entries, depth=2, scale=1e-3, hidden=30, seed=0)
+    left, right = halves(fit.factors)
+    assert math.sqrt(problem.test_error(left @ right)) > 1.2 * error
+
+
+def test_centring_by_means_takes_additive_effects_away():
+    a, b = randn(30, seed=1), randn(25, seed=2)
+    truth = 5 + a[:, None] + b[None, :]
+    chosen = torch.rand(30, 25, generator=torch.Generator().manual_seed(3)) < 0.5
+    rows, columns = chosen.nonzero().T.tolist()
+    entries = Entries((30, 25), chosen.nonzero(), truth[chosen])
+    centre = Centre.of(entries, "means")
+    assert centre.unit < 0.25
+    assert_near(centre.at(entries.positions), centre.everywhere()[chosen], 1e-14)
+    back = centre.standardised(entries).values * centre.unit + centre.at(entries.positions)
+    assert_near(back, entries.values, 1e-12)
+    assert Centre.of(entries, "none").mean == 0
+    found = complete(rows, columns, truth[chosen].tolist(), centring="means", **FEW)
+    assert found.test_error["row and column means"] < 0.3
+    assert np.abs(found.matrix - truth.numpy()).max() < 1.5
+
+
+def test_test_entries_of_their_own(problem):
+    rows, columns, values = table(problem)
+    hidden = (~problem.observed).nonzero()[::7]
+    true = problem.truth[hidden[:, 0], hidden[:, 1]]
+    test = ([*hidden[:, 0].tolist(), 99], [*hidden[:, 1].tolist(), 0], [*true.tolist(), 1.0])
+    found = complete(rows, columns, values, test=test, **FEW)
+    assert found.test_entries == len(hidden)
+    assert any("1 test entries lie in rows or columns" in note for note in found.notes)
+    gap = found.matrix[hidden[:, 0], hidden[:, 1]] - true.numpy()
+    # The same model: with a test file nothing is held back from the completed matrix.
+    assert found.test_error["deep product"] == pytest.approx(math.sqrt((gap**2).mean()), rel=1e-3)
+
+
+def test_duplicates_and_missing_values_are_noted(problem):
+    rows, columns, values = table(problem)
+    more = ([*rows, rows[0], 0], [*columns, columns[0], 1], [*values, values[0], math.nan])
+    found = complete(*more, **FEW)
+    assert [note.split()[0] for note in found.notes] == ["1", "1"]
+
+
+def spread(n, rows=10):
+    return [k % rows for k in range(n)], [k // rows for k in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("triples", "said"),
+    [
+        ((*spread(29), [3.0] * 29), "every observed value is 3"),
+        ((*spread(15), list(range(15))), "15 entries are too few"),
+        (([0] * 30, list(range(30)), list(range(30))), "two rows and two columns"),
+        ((*spread(50), list(range(50))), "all 50 entries"),
+        (([k for k in range(6000)], [k for k in range(6000)], range(6000)), "are refused"),
+        ((["a"], ["b"], [None]), "all are missing"),
+    ],
+    ids=["constant", "few", "one row", "full", "large", "missing"],
+)
+def test_what_cannot_be_completed_is_said_in_a_sentence(triples, said):
+    with pytest.raises(InvalidInputError, match=said):
+        complete(*triples)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"depths": (1,)}, {"held_out": 0.7}, {"scales": ()}, {"hidden": 0}, {"dephts": (2,)}],
+)
+def test_bad_options_are_refused(problem, options):
+    with pytest.raises(InvalidInputError):
+        complete(*table(problem), **options)
+
+
+def test_fewer_entries_than_rows_and_columns_is_noted():
+    rows, columns = [*range(20), *range(10)], [*range(20), *range(10, 20)]
+    found = complete(rows, columns, [float(k % 7) for k in range(30)], **FEW)
+    assert any("not even a matrix of rank one" in note for note in found.notes)
+
+
+def test_as_an_experiment_of_the_laboratory(problem, tmp_path):
+    rows, columns, values = table(problem)
+    path = tmp_path / "ratings.csv"
+    lines = (f"u{r},i{c},{v!r}" for r, c, v in zip(rows, columns, values, strict=True))
+    path.write_text("user,item,stars\n" + "\n".join(lines))
+    data = cells.Data(path=str(path), digest=cells.digest_of(path))
+    this = experiment(data)
+    assert this.folder == "complete-ratings"
+    config = this.presets["smoke"]
+    arrays = this.compute(config, sweep)
+    assert all(claim.holds("smoke") is None for claim in this.claims(config, arrays))
+    assert len(this.draw(config, arrays).axes) == 3
+    assert this.departures(config, arrays) == ()
+    found = completed(config, arrays, sweep)
+    where = [int(label[1:]) for label in found.rows], [int(label[1:]) for label in found.columns]
+    np.testing.assert_allclose(found.matrix, problem.truth.numpy()[np.ix_(*where)], atol=0.5)
+    path.write_text("user,item,stars\na,b,1\n")
+    cells.load.cache_clear()
+    with pytest.raises(InvalidInputError, match="has changed"):
+        this.compute(config, sweep)
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
+def test_presets_are_valid_and_grow(preset):
+    data = cells.Data(path="x.csv", digest="")
+    config = experiment(data, centring="none").presets[preset]
+    assert isinstance(config, Complete)
+    assert config.centring == "none"
+
+
+def test_soft_impute_reaches_the_optimum_of_cvxpy():
+    problem = low_rank(shape=(12, 9), rank=2, observed=60, seed=1)
+    entries = Entries((12, 9), problem.positions, problem.values)
+    solver = SoftImpute(entries, width=9, seed=0)
+    assert solver.largest() == pytest.approx(
+        float(torch.linalg.matrix_norm(torch.where(problem.observed, problem.truth, 0.0), 2)),
+        rel=1e-4,
+    )
+    for penalty in (2.0, 0.5):
+        left, right = solver.solve(penalty).halves()
+        beta = (left @ right).double()
+        value = 0.5 * problem.train_error(beta) * 60 + penalty * float(
+            torch.linalg.matrix_norm(beta, "nuc")
+        )
+        b = cvxpy.Variable((12, 9))
+        gap = cvxpy.multiply(problem.observed.double().numpy(), b - problem.truth.numpy())
+        objective = 0.5 * cvxpy.sum_squares(gap) + penalty * cvxpy.normNuc(b)
+        judge = cvxpy.Problem(cvxpy.Minimize(objective))
+        judge.solve(solver="CLARABEL")
+        assert value == pytest.approx(judge.value, rel=1e-3)
+
+
+def test_predictions_and_spectra_without_the_matrix():
+    left, right = randn(9, 3, seed=1), randn(3, 7, seed=2)
+    where = torch.tensor([[0, 0], [8, 6], [4, 2]])
+    whole = left @ right
+    assert_near(predict(left, right, where), whole[where[:, 0], where[:, 1]], 1e-14)
+    values = spectrum(left, right)
+    assert_near(values, torch.linalg.svdvals(whole)[:3], 1e-12)
+    assert effective(values.numpy()) == pytest.approx(float(effective_rank(whole)), rel=1e-9)
+
+
+def test_a_real_table():
+    """The digits that ship with scikit-learn: 8 × 8 pictures as rows, 40 % of pixels seen."""
+    datasets = pytest.importorskip("sklearn.datasets")
+    pixels = torch.from_numpy(datasets.load_digits().data[:200])
+    pixels = pixels[:, (pixels != 0).any(0)]
+    seen = torch.rand(pixels.shape, generator=torch.Generator().manual_seed(0)) < 0.4
+    rows, columns = seen.nonzero().T.tolist()
+    found = complete(rows, columns, pixels[seen].tolist(), depths=(2, 3), scales=(1e-3,))
+    assert found.matrix.shape == tuple(pixels.shape)
+    error = float((torch.from_numpy(found.matrix) - pixels)[~seen].square().mean().sqrt())
+    assert error < 0.9 * found.test_error["row and column means"]
+    assert found.test_error["deep product"] < 1.1 * min(found.test_error.values())
+
+
+@pytest.mark.slow
+def test_two_thousand_squared():
+    problem = low_rank(shape=(2000, 2000), rank=5, observed=150_000, seed=0)
+    rows, columns = problem.positions.T.tolist()
+    found = complete(
+        rows, columns, problem.values.tolist(), depths=(2,), scales=(1e-3,), ranks=(5,), hidden=32
+    )
+    assert problem.test_error(torch.from_numpy(found.matrix)) < 0.05

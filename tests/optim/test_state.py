@@ -1,0 +1,184 @@
+"""Checkpoints, refused steps, memory."""
+
+import gc
+import io
+
+import pytest
+import torch
+from torch.nn import Linear, Sequential
+
+from natgrad import Categorical, Gaussian
+from natgrad.errors import InvalidInputError, NonFiniteError, UnsupportedError
+from natgrad.optim import NGD, EqualShare, Factors
+from tests.helpers import generator, randn
+from tests.optim.nets import backward, linear_chain, mlp, seeded, train, weights_of
+
+X, Y = randn(40, 3, seed=1), randn(40, 2, seed=2)
+
+
+def batches(steps: int, start: int = 0, size: int = 10):  # type: ignore[no-untyped-def]
+    for k in range(start, start + steps):
+        rows = torch.randint(0, len(X), (size,), generator=generator(k))
+        yield X[rows], Y[rows]
+
+
+def run(optimizer: NGD, criterion: Gaussian, steps: int, start: int = 0, size: int = 10) -> None:
+    for x, y in batches(steps, start, size):
+        train(optimizer, criterion, x, y, 1)
+
+
+OPTIONS = {
+    "default": {},
+    "average": {"weight_average": 6.0, "refresh": 3},
+    "low-rank": {"solver": "low_rank"},
+    "whitening": {"method": "whitening"},
+    "diagonal": {"method": "diagonal"},
+    "cg": {"method": "conjugate_gradients"},
+    "samples": {"factors": Factors(samples=2, memory=0)},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("stop", [3, 13])
+def test_a_resumed_run_continues_bit_for_bit(name, stop):
+    options, criterion = OPTIONS[name], Gaussian()
+    whole = seeded(lambda: mlp(3, 6, 2))
+    straight = NGD(whole, criterion, **options)
+    run(straight, criterion, 20)
+    first = seeded(lambda: mlp(3, 6, 2))
+    optimizer = NGD(first, Gaussian(), **options)
+    run(optimizer, optimizer.likelihood, stop)
+    file = io.BytesIO()
+    torch.save({"model": first.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    second = seeded(lambda: mlp(3, 6, 2), seed=5)
+    second.load_state_dict(saved["model"])
+    resumed = NGD(second, criterion, **options)
+    resumed.load_state_dict(saved["optimizer"])
+    del optimizer
+    run(resumed, criterion, 20 - stop, start=stop)
+    for a, b in zip(weights_of(whole), weights_of(second), strict=True):
+        assert torch.equal(a, b)
+    assert resumed.statistics.damping == straight.statistics.damping
+    if options.get("weight_average"):
+        with straight.averaged(), resumed.averaged():
+            for a, b in zip(weights_of(whole), weights_of(second), strict=True):
+                assert torch.equal(a, b)
+
+
+def test_a_resumed_linear_network_continues_bit_for_bit():
+    options = {"factors": Factors(source="propagated", memory=100)}
+    x, y = randn(30, 3, seed=3), randn(30, 3, seed=4)
+    whole, criterion = linear_chain(3, 4, 3), Gaussian()
+    optimizer = NGD(whole, criterion, **options)
+    train(optimizer, criterion, x[:20], y[:20], 3)
+    state, weights = optimizer.state_dict(), whole.state_dict()
+    second = linear_chain(3, 4, 3, seed=7)
+    second.load_state_dict(weights)
+    resumed = NGD(second, Gaussian(), **options)
+    resumed.load_state_dict(state)
+    train(optimizer, criterion, x[10:], y[10:], 3)
+    train(resumed, resumed.likelihood, x[10:], y[10:], 3)
+    for a, b in zip(weights_of(whole), weights_of(second), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_state_is_keyed_by_module_name():
+    model, criterion = seeded(lambda: mlp(3, 6, 2)), Gaussian()
+    optimizer = NGD(model, criterion)
+    run(optimizer, criterion, 1)
+    assert list(optimizer.state_dict()["natural"]["preconditioner"]["layers"]) == ["0", "2"]
+
+
+def test_loading_a_state_copies_it():
+    model, criterion = seeded(lambda: mlp(3, 6, 2)), Gaussian()
+    optimizer = NGD(model, criterion)
+    run(optimizer, criterion, 2)
+    resumed = NGD(seeded(lambda: mlp(3, 6, 2)), criterion)
+    resumed.load_state_dict(optimizer.state_dict())
+    before = resumed._preconditioner.blocks["0"].inputs.matrix.clone()
+    optimizer._preconditioner.blocks["0"].inputs.matrix.zero_()
+    assert torch.equal(resumed._preconditioner.blocks["0"].inputs.matrix, before)
+
+
+def test_states_of_other_optimizers_are_refused():
+    model = seeded(lambda: mlp(3, 6, 2))
+    state = torch.optim.SGD(model.parameters()).state_dict()
+    with pytest.raises(InvalidInputError, match="another optimizer"):
+        NGD(model, Gaussian()).load_state_dict(state)
+
+
+def test_a_second_group_is_refused():
+    optimizer = NGD(seeded(lambda: mlp(3, 6, 2)), Gaussian())
+    with pytest.raises(UnsupportedError, match="one model"):
+        optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", ["inputs", "gradient"])
+def test_a_step_that_is_not_finite_is_refused(bad, where):
+    model, criterion = seeded(lambda: mlp(3, 6, 2)), Gaussian()
+    optimizer = NGD(model, criterion)
+    run(optimizer, criterion, 2)
+    before, state = weights_of(model), optimizer.state_dict()["natural"]["preconditioner"]
+    held = {k: v["inputs"]["matrix"].clone() for k, v in state["layers"].items()}
+    x = X[:10].clone()
+    if where == "inputs":
+        x[0, 0] = bad
+    backward(model, criterion, x, Y[:10])
+    if where == "gradient":
+        model[0].weight.grad[0, 0] = bad
+    with pytest.raises(NonFiniteError, match="untouched"):
+        optimizer.step()
+    for a, b in zip(before, weights_of(model), strict=True):
+        assert torch.equal(a, b)
+    for name, matrix in held.items():
+        assert torch.equal(optimizer._preconditioner.blocks[name].inputs.matrix, matrix)
+    run(optimizer, criterion, 2)  # and goes on with the next batch
+    assert optimizer.statistics.step == 4
+
+
+def test_a_classifier_with_logits_that_are_not_finite_is_refused():
+    model, criterion = seeded(lambda: mlp(3, 6, 2)), Categorical()
+    optimizer = NGD(model, criterion)
+    x = X[:10].clone()
+    x[0, 0] = float("nan")
+    backward(model, criterion, x, torch.zeros(10, dtype=torch.long))
+    with pytest.raises(NonFiniteError):
+        optimizer.step()
+
+
+def live_tensors() -> int:
+    gc.collect()
+    return sum(1 for o in gc.get_objects() if issubclass(type(o), torch.Tensor))
+
+
+def test_ten_thousand_steps_leak_nothing():
+    model = seeded(lambda: Sequential(Linear(2, 3), torch.nn.Tanh(), Linear(3, 1)))
+    criterion, x, y = Gaussian(), randn(4, 2, seed=8), randn(4, 1, seed=9)
+    optimizer = NGD(model, criterion)
+    train(optimizer, criterion, x, y, 100)
+    before = live_tensors()
+    train(optimizer, criterion, x, y, 9900)
+    assert live_tensors() <= before
+    for _ in range(50):  # forward passes that nobody uses
+        criterion(model(x), y)
+    assert len(optimizer._capture._calls) <= 2
+
+
+def test_weight_averages():
+    model, criterion = seeded(lambda: mlp(3, 4, 2)), Gaussian()
+    optimizer = NGD(model, criterion, weight_average=2.0, step_length=EqualShare())
+    mean = weights_of(model)
+    for k, (x, y) in enumerate(batches(5), start=1):
+        train(optimizer, criterion, x, y, 1)
+        mean = [a + (b - a) * 2 / (k + 2) for a, b in zip(mean, weights_of(model), strict=True)]
+    last = weights_of(model)
+    with optimizer.averaged():
+        for a, b in zip(mean, weights_of(model), strict=True):
+            torch.testing.assert_close(a, b)
+    for a, b in zip(last, weights_of(model), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(InvalidInputError, match="weight_average"), NGD(model, criterion).averaged():
+        pass

@@ -48,7 +48,8 @@ def growth(depth: int) -> list[Row]:
                 "s",
                 "",
                 fits,
-                f"{evaluations} evaluations of {1e3 * spent / evaluations:.2f} ms; test {error:.1e}",
+                f"{evaluations} evaluations of {1e3 * spent / evaluations:.2f} ms; "
+                f"test error {error:.1e}",
             )
         )
     name = f"L = {depth}: growth exponent in D of a cell"
@@ -67,8 +68,8 @@ def loop(depth: int, scale: float, observed: int) -> Row:
         "",
         bool(found["agree"]),
         f"loop {float(found['loop_seconds']):.2f} s, {int(found['steps'])} steps; flow "
-        f"{float(found['flow_seconds']):.2f} s, {int(found['evaluations'])} evaluations; test error "
-        f"{float(found['loop_test']):.1e} and {float(found['flow_test']):.1e}",
+        f"{float(found['flow_seconds']):.2f} s, {int(found['evaluations'])} evaluations; test "
+        f"error {float(found['loop_test']):.1e} and {float(found['flow_test']):.1e}",
     )
 
 

@@ -11,6 +11,7 @@ from natgrad.diagnostics import effective_rank
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete import cells, complete
 from natgrad.experiments.complete.baselines import SoftImpute
+from natgrad.experiments.complete.command import TableOptions, complete_table
 from natgrad.experiments.complete.completed import completed
 from natgrad.experiments.complete.experiment import METHODS, Complete, effective, experiment
 from natgrad.experiments.complete.fitting import (
@@ -22,6 +23,9 @@ from natgrad.experiments.complete.fitting import (
     spectrum,
 )
 from natgrad.lab.arrays import Arrays
+from natgrad.lab.engines import Serial
+from natgrad.lab.store import Store
+from natgrad.lab.sweep import Sweeper
 from tests.helpers import assert_near, randn
 
 FEW = {"depths": (2, 3), "scales": (1e-3,), "ranks": (2, 3)}
@@ -205,6 +209,29 @@ def test_as_an_experiment_of_the_laboratory(problem, tmp_path):
     cells.load.cache_clear()
     with pytest.raises(InvalidInputError, match="has changed"):
         this.compute(config, sweep)
+
+
+def test_the_command_leaves_report_picture_and_matrix(problem, tmp_path):
+    rows, columns, values = table(problem)
+    lines = [f"{r},{c},{v!r}" for r, c, v in zip(rows, columns, values, strict=True)]
+    (tmp_path / "table.csv").write_text("\n".join(line for k, line in enumerate(lines) if k % 10))
+    (tmp_path / "test.csv").write_text("\n".join(lines[::10]))
+    sweep = Sweeper(Serial(), Store(tmp_path / "runs" / "store"))
+    options = TableOptions(test=tmp_path / "test.csv", centring="none", scales=(1e-3,))
+    out = tmp_path / "runs"
+    outcome = complete_table(tmp_path / "table.csv", options, preset="smoke", out=out, sweep=sweep)
+    folder = out / "complete-table"
+    assert outcome.saved == folder / "completed.csv"
+    assert {path.name for path in folder.iterdir()} >= {
+        "arrays.safetensors", "completed.csv", "config.toml", "figure.png", "report.json"
+    }  # fmt: skip
+    assert outcome.completed.test_entries == 50
+    assert outcome.report["figure"] == "complete/table"
+    again = Sweeper(Serial(), Store(tmp_path / "runs" / "store"))
+    complete_table(tmp_path / "table.csv", options, preset="smoke", out=out, sweep=again)
+    assert again.reused == again.done == sweep.done
+    with pytest.raises(InvalidInputError, match="there is no file"):
+        complete_table(tmp_path / "no.csv", options, preset="smoke", out=out, sweep=again)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -136,9 +137,30 @@ def test_cancel_kills_what_runs_and_forgets_what_waits(running, job, tmp_path, n
     assert len(list(tmp_path.glob("sleep-*"))) == engine.workers
 
 
-def test_cells_may_not_write_to_standard_output(running, job, capfd) -> None:
-    assert running("local").submit(job("print")).result().kind == "done"
+@pytest.mark.parametrize("name", ["serial", "local"])
+def test_cells_may_not_write_to_standard_output(running, job, capfd, name) -> None:
+    assert running(name).submit(job("print")).result().kind == "done"
     assert capfd.readouterr().out == ""
+
+
+def test_cells_that_use_global_generators_are_still_pure(running, job, store) -> None:
+    drawn = []
+    for name in ENGINES:
+        for seed in (0, 1, 0):
+            one = job("global", seed=seed)
+            assert running(name).submit(one).result().kind == "done"
+            drawn.append(store.get(one.identity.key).arrays["y"].tolist())
+    assert drawn[:3] == drawn[3:6] == drawn[6:]
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_a_cell_leaves_the_global_generators_as_they_were(job) -> None:
+    def states() -> tuple[object, ...]:
+        return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+
+    before = states()
+    Serial().submit(job("global")).result()
+    assert states() == before
 
 
 def sweep_of(engine: Engine, folder: Path) -> list[bytes]:

@@ -84,6 +84,7 @@ def finish(engine: Engine, watch: Watch) -> list[bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_killing_the_main_process(tmp_path, uninterrupted) -> None:
     watch = Watch(Store(tmp_path / "store"), seed=0)
     command = [*COMMAND, str(tmp_path)]
@@ -108,6 +109,7 @@ def test_killing_the_main_process(tmp_path, uninterrupted) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_killing_local_workers(store, uninterrupted) -> None:
     watch = Watch(store, seed=1)
     with Local(2) as engine:
@@ -126,6 +128,7 @@ def test_killing_local_workers(store, uninterrupted) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_killing_dask_workers(tmp_path, store, uninterrupted) -> None:
     pytest.importorskip("distributed")
     watch = Watch(store, seed=2)

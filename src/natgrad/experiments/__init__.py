@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-_FIGURES: tuple[str, ...] = ()
+_FIGURES = ("kmh21.fig1", "kmh21.fig2", "kmh21.fig3", "kmh21.fig4", "kmh21.fig5", "kmh21.fig6")
 
 
 def load() -> None:

@@ -28,12 +28,14 @@ class StepRule:
         normalize: Step along −∇ log L instead of −∇L.
         grow: Factor on η after a step that Armijo's rule accepts.
         shrink: Factor on η while it does not; 1 takes every step as it is.
+        midpoint: Step along the direction half a step ahead; for fixed steps only.
     """
 
     size: float
     normalize: bool = False
     grow: float = 1.0
     shrink: float = 1.0
+    midpoint: bool = False
 
     def __post_init__(self) -> None:
         """Refuse steps that cannot descend."""
@@ -42,6 +44,10 @@ class StepRule:
         if not (self.grow >= 1 and 0 < self.shrink <= 1):
             raise InvalidInputError(
                 f"grow must be at least 1 and shrink in (0, 1], but are {self.grow}, {self.shrink}."
+            )
+        if self.midpoint and (self.normalize or self.grow != 1 or self.shrink != 1):
+            raise InvalidInputError(
+                "midpoint steps are fixed ones: leave normalize, grow and shrink as they are."
             )
 
 
@@ -53,6 +59,19 @@ def constant(size: float) -> StepRule:
         1.0
     """
     return StepRule(size)
+
+
+def midpoint(size: float) -> StepRule:
+    """Return fixed steps of length η along the direction half a step ahead.
+
+    They follow the flow to second order: at a fixed time natural gradient descent departs from
+    reparametrisation invariance by O(η²) instead of O(η), for two directions a step.
+
+    Example:
+        >>> midpoint(0.1).midpoint
+        True
+    """
+    return StepRule(size, midpoint=True)
 
 
 def normalized(size: float = 0.1, *, grow: float = 1.1, shrink: float = 0.5) -> StepRule:
@@ -123,6 +142,8 @@ def descend(
     try:
         while steps < max_steps:
             v = model.direction(params)
+            if steps_by.midpoint:
+                v = model.direction(_moved(params, v, eta / 2))
             found = _step(model, params, v, steps_by, eta, loss)
             if found is None:
                 status, detail = Status.STALLED, f"no step lowers the loss at t = {t:.6g}"
@@ -197,8 +218,7 @@ def _step(
     unit = 1 / loss if rule.normalize and loss > 0 else 1.0
     slope = model.slope(params, v) if rule.shrink < 1 else 0.0
     while True:
-        pairs = zip(leaves(params), leaves(v), strict=True)
-        moved = rebuild([a + (eta * unit) * b for a, b in pairs], params)
+        moved = _moved(params, v, eta * unit)
         after, outputs = model.loss(moved)
         if rule.shrink == 1:
             return moved, after, outputs, eta
@@ -210,6 +230,11 @@ def _step(
         eta *= rule.shrink
         if eta < 1e-30:
             return None
+
+
+def _moved(params: P, v: P, length: float) -> P:
+    pairs = zip(leaves(params), leaves(v), strict=True)
+    return rebuild([a + length * b for a, b in pairs], params)
 
 
 def _elapsed(rule: StepRule, eta: float, before: float, after: float) -> float:

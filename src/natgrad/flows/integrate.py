@@ -53,9 +53,9 @@ def integrate(
 ) -> Trajectory[P]:
     """Integrate d params/dt = direction(params) with error control.
 
-    - `euclidean`: gradient flow ẇ = −∇L. Products of layers conserve their balancedness: squares
-      w_l² − w_k² of diagonal networks, WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ of matrix products. A single layer conserves
-      what is orthogonal to the span of the data.
+    - `euclidean`: gradient flow ẇ = −∇L. Products of layers conserve their balancedness:
+      w_l² − w_k² of diagonal networks, WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ of matrix products. A single layer
+      conserves what is orthogonal to the span of the data.
     - `natural`: natural gradient flow F ẇ = −∇L ([KMH21] 3–5). Outputs at the batch follow one path
       whatever the parametrization, as long as the Jacobian keeps full row rank. A single layer
       conserves what is orthogonal to the span of the data and, on logistic loss, e^{t} ∇L.

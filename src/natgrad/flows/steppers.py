@@ -59,12 +59,14 @@ class ScipyStepper:
         self._failure: NatgradError | None = None
 
         def numpy_field(t: float, state: np.ndarray) -> np.ndarray:
+            # A trial step may go too far; NaN makes the solver try a shorter one.
+            if self._failure is not None and not np.isfinite(state).all():
+                return np.full_like(state, np.nan)
             try:
                 return field(t, torch.from_numpy(state).to(y)).double().cpu().numpy()
             except NatgradError as error:
                 if not self._stepping or method not in _EXPLICIT:
                     raise
-                # A trial step went too far; NaN makes the solver try a shorter one.
                 self._failure = error
                 return np.full_like(state, np.nan)
 

@@ -293,7 +293,7 @@ class NGD(torch.optim.Optimizer):
         stats, lr = self.statistics, float(self.param_groups[0]["lr"])
         if stats.refreshed:
             self._ruler.reproduces(batch.largest)  # can only be found out before the step
-        model = self._ruler.model(batch.largest, direction, self._value, measured=stats.refreshed)
+        model = self._ruler.model(batch.largest, direction, self._value)
         if model is None:
             stats.notes.append(
                 "the model does not reproduce its outputs, or they do not go straight to the "

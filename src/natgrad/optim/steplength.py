@@ -99,19 +99,15 @@ class Ruler:
                     break
         return self.rows != 0 and call.replay is not None
 
-    def model(
-        self, call: Call, direction: Direction, damping: float, *, measured: bool
-    ) -> QuadraticModel | None:
+    def model(self, call: Call, direction: Direction, damping: float) -> QuadraticModel | None:
         """Return the quadratic model along a direction; None if it cannot be had.
 
-        α = gᵀd / dᵀ(F + λ)d takes the slope from the whole batch. May leave the parameters a
-        little way along the direction.
+        May leave the parameters a little way along the direction.
 
         Args:
             call: The largest call of the batch.
             direction: d.
             damping: λ.
-            measured: Whether the decrease will be measured, on the same rows then.
         """
         if isinstance(self.step_length, EqualShare) or not direction.slope > 0:
             return equal_shares(direction)
@@ -128,10 +124,10 @@ class Ruler:
         if call.y is not None:
             gradient = self.likelihood.gradient(output, call.y[:rows])
             slope = float((gradient * velocity).sum()) / (rows * self.likelihood.scale(rows))
-        import os
-        mode=os.environ.get('AMODE','ratio')
-        a = slope/bend if mode=='ratio' else direction.slope/bend if mode=='full' else min(slope,direction.slope)/bend
-        return QuadraticModel(a, slope, bend, rows)
+        # A direction that owes its slope to data outside of the rows also bends more there. The
+        # bound is for losses with a term besides the likelihood, of which the rows know nothing.
+        seen = min(1.0, max(0.25, slope / direction.slope))
+        return QuadraticModel(seen * direction.slope / bend, slope, bend, rows)
 
     def losses(self, call: Call, rows: int) -> tuple[float, float] | None:
         """Return the average loss of some data before the step and now."""

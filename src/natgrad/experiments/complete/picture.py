@@ -35,27 +35,25 @@ def _errors(axes: Axes, arrays: Arrays) -> None:
 
 
 def _curves(axes: Axes, arrays: Arrays) -> None:
-    curves = arrays["validation_curve"]
-    chosen = (int(arrays["chosen_depth"]), float(arrays["chosen_scale"]))
-    dashes = ["-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1, 1, 1)), (0, (2, 2))]
+    """Draw the best scale of each depth, the others faint behind."""
+    curves, errors = arrays["validation_curve"], arrays["validation_error"]
     for i, depth in enumerate(arrays.coordinates["depth"]):
+        colour = look(f"EGD L={depth}")["color"] if depth <= 5 else INK
+        best = int(errors[i].argmin())
         for j, scale in enumerate(arrays.coordinates["scale"]):
-            times, errors = curves[i, j]
-            style = look(f"EGD L={depth}") if depth <= 5 else {"color": INK}
-            width = 2.4 if (depth, scale) == chosen else 1.0
-            axes.plot(
-                times,
-                errors,
-                color=style["color"],
-                linestyle=dashes[j % 5],
-                linewidth=width,
-                label=f"L={depth}, α={scale:g}",
-            )
+            times, along = curves[i, j]
+            if j == best:
+                label = f"L = {depth}, best from α = {scale:g}"
+                axes.plot(times, along, color=colour, linewidth=1.8, label=label, zorder=3)
+            else:
+                axes.plot(times, along, color=colour, linewidth=0.7, alpha=0.35)
     axes.set_xscale("log")
     axes.set_xlabel("time t")
-    axes.set_ylabel("error")
+    axes.set_ylabel("root mean squared error")
     axes.set_title("Held-out entries along the flow")
-    axes.legend(fontsize=6.5, loc="lower left")
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.3 * (high - low))
+    axes.legend(loc="upper right", fontsize=7.5)
 
 
 def _values(axes: Axes, arrays: Arrays) -> None:

@@ -37,7 +37,7 @@ def picture(config: "Fig4", arrays: Arrays) -> Figure:
     logits(middle, arrays)
     letter(middle, "B", "NGD interpolates: $s_n(t)/t → y_n$")
     strips = [rows[0].add_subplot(grid[i, 2]) for i in range(3)]
-    coefficients(strips, arrays, config.ones, max(config.observations))
+    coefficients(strips, arrays, max(config.observations))
     letter(strips[0], "C", f"{config.ones} true features, and noise")
     for axes, panel in zip(rows[1].subplots(1, 3), (_starts, _stopping, _deep), strict=True):
         panel(axes, config, arrays)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def picture(config: "Fig6", arrays: Arrays) -> Figure:
     """Return three panels: accuracy, with the Gaussian starts, logits and coefficients."""
-    figure = Figure(figsize=(12.0, 4.4))
+    figure = Figure(figsize=(12.0, 4.6))
     grid = figure.add_gridspec(3, 3, width_ratios=[1.5, 1.0, 1.1])
     main = figure.add_subplot(grid[:, 0])
     curves(main, arrays, config.dim)
@@ -23,13 +23,13 @@ def picture(config: "Fig6", arrays: Arrays) -> Figure:
     band(main, config.gaussian, gaussian, label="EGD L=5, Gaussian start", **shape)
     main.set_xscale("log")
     label_ticks(main.xaxis, [n for n in (20, 30, 50, 100, 200, 300) if n in config.observations])
-    main.legend(loc="lower right", fontsize=7.2, ncols=2, labelspacing=0.3)
+    main.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize=7.5, ncols=4)
     letter(main, "A", "Depth helps, unless it starts at random")
     middle = figure.add_subplot(grid[:, 1])
     logits(middle, arrays)
     letter(middle, "B", "NGD interpolates: $s_n(t)/t → y_n$")
     strips = [figure.add_subplot(grid[i, 2]) for i in range(3)]
-    coefficients(strips, arrays, config.ones, max(config.observations))
+    coefficients(strips, arrays, max(config.observations))
     letter(strips[0], "C", f"{config.ones} true features, and noise")
     figure.suptitle(f"Sparse classification, D = {config.dim}, {config.ones} ones, mean ± s.d.")
     return figure

@@ -57,16 +57,18 @@ def logits(axes: Axes, arrays: Arrays) -> None:
         handle.set(linewidth=2, alpha=1)
 
 
-def coefficients(axes: Any, arrays: Arrays, ones: int, n: int) -> None:
+def coefficients(axes: Any, arrays: Arrays, n: int) -> None:
     """Draw learnt coefficients of three methods, one below the other, as a share of ‖β‖."""
     names = arrays.coordinates["method"]
     features = np.array(arrays.coordinates["feature"])
-    top = 1.15 / np.sqrt(ones)
+    chosen = [names.index(method) for method in ("EGD L=2", "EGD L=1", NGD)]
+    top = 1.12 * float(arrays["coefficients"][chosen].max())
+    width = max(0.7, 100 / len(features))
     for panel, method in zip(axes, ("EGD L=2", "EGD L=1", NGD), strict=True):
         values = arrays["coefficients"][names.index(method)]
-        panel.vlines(features, 0, values, color=look(method)["color"], linewidth=0.7)
+        panel.vlines(features, 0, values, color=look(method)["color"], linewidth=width)
         panel.axhline(0, color=INK, linewidth=0.5)
-        panel.set(ylim=(-0.55 * top, top), yticks=[0], xlim=(0.3, len(features) + 0.7))
+        panel.set(ylim=(-0.45 * top, top), yticks=[0], xlim=(0, len(features) + 1))
         panel.annotate(
             method, (0.99, 0.80), xycoords="axes fraction", ha="right", fontsize=8.5,
             fontweight="bold", color=look(method)["color"],

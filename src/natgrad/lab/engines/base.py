@@ -1,19 +1,22 @@
 """What every engine takes and gives: a job, an outcome, and the one function that runs a job."""
 
+import random
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
 
-from natgrad.lab.cells import Cell, Result
+from natgrad.lab.cells import Cell, Result, digest
 from natgrad.lab.failures import Kind, WorkerError
 from natgrad.lab.sources import fingerprint
 from natgrad.lab.store import Identity, Store, encode, shared
@@ -96,6 +99,10 @@ class Engine(ABC):
 def execute(job: Job, running: Callable[[], None] = lambda: None) -> Outcome:
     """Run a job in this process, and store its result if the store is in sight.
 
+    The global random generators are seeded from function and config, and put back afterwards: a
+    cell that takes numbers from them, as modules of torch do for their weights, still depends on
+    nothing else.
+
     Args:
         job: The job.
         running: Called when the cell begins to run, everything it needs being imported.
@@ -108,7 +115,8 @@ def execute(job: Job, running: Callable[[], None] = lambda: None) -> Outcome:
     running()
     begin = time.perf_counter()
     try:
-        result = job.cell.run()
+        with _seeded(job.identity):
+            result = job.cell.run()
         seconds = time.perf_counter() - begin
         data = encode(job.identity, result, seconds, job.cell.label)
     except (Exception, SystemExit) as error:
@@ -120,6 +128,21 @@ def execute(job: Job, running: Callable[[], None] = lambda: None) -> Outcome:
         return Outcome("done", seconds, data)
     Store(root).put(job.identity.key, data)
     return Outcome("done", seconds)
+
+
+@contextmanager
+def _seeded(identity: Identity) -> Iterator[None]:
+    seed = int(digest(identity.function, identity.config)[:8], 16)
+    before = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])
 
 
 def sentence(error: BaseException) -> str:

@@ -1,7 +1,9 @@
 """One cell after the other, in this process."""
 
+import sys
 from collections.abc import Iterable
 from concurrent.futures import Future
+from contextlib import redirect_stdout
 
 from natgrad.lab.engines.base import Engine, Job, Outcome, execute
 from natgrad.lab.engines.child import Children
@@ -34,7 +36,7 @@ class Serial(Engine):
     def _run(self, job: Job, timeout: float | None) -> Outcome:
         if timeout is not None:
             return self._children.run(pack(job), timeout)
-        with one_thread():
+        with one_thread(), redirect_stdout(sys.stderr):  # as workers do: output is for results
             return execute(job)
 
     def cancel(self, futures: "Iterable[Future[Outcome]]") -> None:

@@ -1,0 +1,165 @@
+"""Solvers of damped factors against dense inverses."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from natgrad.errors import RankDeficientError
+from natgrad.optim import NGD
+from natgrad.optim.factors import Factor
+from natgrad.optim.inverses import (
+    Dense,
+    Keeper,
+    by_cholesky,
+    by_eigen,
+    by_low_rank,
+    by_woodbury,
+)
+from natgrad.optim.moments import add_gram, symmetric
+from tests.helpers import F64, assert_near, pinv, randn
+from tests.optim.nets import mlp, seeded, train
+
+
+def moment(n: int, rows: int, seed: int) -> Tensor:
+    x = randn(rows, n, seed=seed)
+    return x.mT @ x / rows
+
+
+def inverse(matrix: Tensor, ridge: float) -> Tensor:
+    return torch.linalg.inv(matrix + ridge * torch.eye(len(matrix), dtype=matrix.dtype))
+
+
+@pytest.mark.parametrize("n", [3, 127, 128, 129, 300])
+@pytest.mark.parametrize("ones", [False, True])
+def test_grams_by_blocks(n, ones):
+    x = randn(11, n, seed=1)
+    rows = torch.cat([x, torch.ones(11, 1, dtype=F64)], dim=1) if ones else x
+    total = torch.zeros(rows.shape[1], rows.shape[1], dtype=F64)
+    add_gram(total, x, weight=0.5, ones=ones)
+    add_gram(total, x, weight=1.5, ones=ones)
+    assert_near(symmetric(total), 2 * rows.mT @ rows, 1e-13)
+
+
+def test_the_lower_triangle_is_enough():
+    matrix = moment(6, 9, seed=2)
+    lower = torch.tril(matrix) + torch.triu(randn(6, 6, seed=3), 1)
+    assert_near(by_cholesky(lower, 0.1), inverse(matrix, 0.1), 1e-12)
+    assert_near(by_eigen(lower, 0.1), inverse(matrix, 0.1), 1e-12)
+    assert_near(symmetric(lower), matrix, 1e-15)
+
+
+def test_cholesky_falls_back_to_double_precision():
+    v = torch.arange(1.0, 9.0) * 64  # v vᵀ is exact in float32, but swallows the ridge
+    matrix, ridge = torch.outer(v, v), 2.0**-7
+    assert int(torch.linalg.cholesky_ex(matrix + ridge * torch.eye(8))[1])
+    found = by_cholesky(matrix, ridge)
+    assert found.dtype == torch.float32
+    wide = v.double()
+    truth = torch.eye(8, dtype=F64) - torch.outer(wide, wide) / (ridge + wide @ wide)
+    assert_near(found, truth / ridge, 1e-5)
+    with pytest.raises(RankDeficientError, match="damping"):
+        by_cholesky(-torch.eye(3), 0.1)
+
+
+def test_eigen_takes_pseudo_inverses_and_roots():
+    matrix = moment(6, 3, seed=5)
+    assert_near(by_eigen(matrix, 0.0), pinv(matrix), 1e-9)
+    root = by_eigen(matrix, 0.3, -0.5)
+    assert_near(root @ root, inverse(matrix, 0.3), 1e-12)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_woodbury_updates(rows):
+    matrix, fresh = moment(8, 20, seed=6), randn(rows, 8, seed=7)
+    found = by_woodbury(inverse(matrix, 0.2), fresh, 0.3)
+    truth = torch.linalg.inv(0.7 * (matrix + 0.2 * torch.eye(8, dtype=F64)) + fresh.mT @ fresh)
+    assert_near(found, truth, 1e-12)
+
+
+def test_low_rank_is_exact_on_what_it_keeps():
+    spectrum = torch.cat([torch.logspace(1, -1, 5, dtype=F64), torch.full((25,), 1e-7, dtype=F64)])
+    q = torch.linalg.qr(randn(30, 30, seed=8))[0]
+    matrix = (q * spectrum) @ q.mT
+    found = by_low_rank(torch.tril(matrix), 0.01, rank=5)
+    g = randn(4, 30, seed=9)
+    assert_near(found.right(g), g @ inverse(matrix, 0.01), 1e-9)
+    assert_near(found.left(g.mT), (g @ inverse(matrix, 0.01)).mT, 1e-9)
+
+
+def test_low_rank_bounds_the_rest_by_its_mean():
+    """An eigenvalue left out lies in [0, μ], as does the mean: off by at most μ / (γ (γ + μ))."""
+    values = torch.logspace(0, -12, 40, dtype=F64)
+    q = torch.linalg.qr(randn(40, 40, seed=10))[0]
+    matrix, ridge, rank = (q * values) @ q.mT, 1e-3, 12
+    dense = by_low_rank(matrix, ridge, rank).left(torch.eye(40, dtype=F64))
+    error = float(torch.linalg.matrix_norm(dense - inverse(matrix, ridge), 2))
+    left_out = float(values[rank])
+    assert error <= 1.01 * left_out / (ridge * (ridge + left_out))
+
+
+def updated(factor: Factor, x: Tensor) -> None:
+    factor.update(torch.tril(x.mT @ x / len(x)), len(x), rows=x / len(x) ** 0.5)
+
+
+def test_sherman_morrison_follows_an_adaptive_damping():
+    """Few rows update the inverse; the ridge inside is known, and renewed when it is off."""
+    factor, keeper, used = Factor(memory=100), Keeper(), []
+    for k in range(60):
+        ridge = 0.1 if k < 40 else 0.9
+        updated(factor, randn(50 if k == 0 else 1, 10, seed=k))
+        keeper.refresh(factor, ridge)
+        used.append(keeper.used)
+        assert isinstance(keeper.inverse, Dense)
+        # Exactly the inverse of the average with a ridge known to be within a factor of two.
+        assert_near(keeper.inverse.matrix, inverse(symmetric(factor.matrix), keeper.ridge), 1e-9)
+        assert ridge / 2 <= keeper.ridge <= 2 * ridge
+    assert used[0] == "cholesky"
+    assert used[40] == "cholesky"  # the damping jumped
+    assert used.count("woodbury") > 55
+
+
+def test_many_rows_are_factorised():
+    factor, keeper = Factor(memory=100), Keeper()
+    for k in range(3):
+        updated(factor, randn(5, 10, seed=k))
+        keeper.refresh(factor, 0.1)
+        assert keeper.used == "cholesky"
+    forced = Keeper("woodbury")
+    forced.refresh(factor, 0.1)
+    updated(factor, randn(5, 10, seed=9))
+    forced.refresh(factor, 0.1)
+    assert forced.used == "woodbury"
+
+
+def test_nothing_is_done_twice():
+    factor, keeper = Factor(memory=0), Keeper()
+    factor.update(moment(4, 9, seed=11), 9)
+    keeper.refresh(factor, 0.1)
+    held = keeper.inverse
+    keeper.refresh(factor, 0.1)
+    assert keeper.inverse is held
+    keeper.refresh(factor, 0.2)
+    assert keeper.inverse is not held
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "eigen", "woodbury", "low_rank"])
+def test_every_solver_trains(solver):
+    from natgrad import Gaussian
+
+    model, criterion = seeded(lambda: mlp(20, 16, 2)), Gaussian()
+    x, y = randn(64, 20, seed=12), randn(64, 2, seed=13)
+    losses = train(NGD(model, criterion, solver=solver), criterion, x, y, 20)
+    assert losses[-1] < 0.1 * losses[0]
+
+
+def test_exact_solvers_agree():
+    from natgrad import Gaussian
+
+    ends = []
+    for solver in ("auto", "cholesky", "eigen"):
+        model, criterion = seeded(lambda: mlp(20, 16, 2)), Gaussian()
+        x, y = randn(64, 20, seed=12), randn(64, 2, seed=13)
+        train(NGD(model, criterion, solver=solver), criterion, x, y, 5)
+        ends.append(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
+    assert_near(ends[0], ends[1], 1e-7)
+    assert_near(ends[2], ends[1], 1e-7)

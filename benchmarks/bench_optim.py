@@ -1,4 +1,4 @@
-"""The optimizer's step against the plain backward pass and SGD, on the autoencoder of [BLH18] Fig 1D.
+"""The optimizer's step against plain backward and SGD, on the autoencoder of [BLH18] Fig 1D.
 
 Times are process seconds on one thread, contestants in turn, medians over rounds. A round of NGD is
 one cycle of its refresh schedule, so that the share of a refresh in every step is counted. The data
@@ -8,6 +8,7 @@ are synthetic with a spectrum like that of images: a step's time does not depend
 import statistics
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from harness import Row, exponent, report
@@ -25,7 +26,7 @@ AUTOENCODER = (784, 400, 200, 100, 50, 100, 200, 400, 784)
 def network(widths: tuple[int, ...]) -> Sequential:
     torch.manual_seed(0)
     layers: list[Module] = []
-    for a, b in zip(widths, widths[1:], strict=False):
+    for a, b in pairwise(widths):
         layers += [Linear(a, b), Tanh()]
     return Sequential(*layers[:-1])
 
@@ -98,7 +99,7 @@ class Contest:
 
 def products(widths: tuple[int, ...], batch: int) -> Callable[[], None]:
     """The matrix products that one plain step cannot do without."""
-    pairs = list(zip(widths, widths[1:], strict=False))
+    pairs = list(pairwise(widths))
     x = [torch.randn(batch, n) for n in widths]
     w = [torch.randn(b, a) for a, b in pairs]
 

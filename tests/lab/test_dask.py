@@ -25,7 +25,9 @@ from tests.lab.conftest import ROOT, Cluster, until
 from tests.lab.toys import Draw, Trouble, misbehave, reduce
 
 distributed = pytest.importorskip("distributed")
-from natgrad.lab.engines.dask import Dask  # noqa: E402
+from distributed.comm import CommClosedError  # noqa: E402
+
+from natgrad.lab.engines.dask import Dask, _translate  # noqa: E402
 
 MATRICES = [Cell(reduce, Draw(60, seed), f"seed {seed}") for seed in range(12)]
 
@@ -155,6 +157,28 @@ def test_a_worker_is_no_scheduler(engine) -> None:
         start_engine("dask", scheduler=address)
 
 
+@pytest.mark.parametrize(
+    ("error", "cancelled", "message"),
+    [
+        (distributed.CancelledError("reason"), True, "connection to the Dask scheduler is lost"),
+        (CommClosedError("gone"), False, "connection to the Dask scheduler is lost"),
+        (ModuleNotFoundError("no natgrad"), False, "cannot run cells: ModuleNotFoundError: no nat"),
+    ],
+)
+def test_what_dask_says_of_itself_stops_the_sweep(error, cancelled, message) -> None:
+    class Inner:
+        def result(self) -> None:
+            raise error
+
+        def cancelled(self) -> bool:
+            return bool(cancelled)
+
+    outer: Future[Outcome] = Future()
+    _translate(Inner(), outer)
+    with pytest.raises(SchedulerError, match=message):
+        outer.result()
+
+
 @pytest.mark.slow
 def test_a_scheduler_that_goes_away_stops_the_sweep(tmp_path) -> None:
     own = Cluster(tmp_path)
@@ -170,6 +194,8 @@ def test_a_scheduler_that_goes_away_stops_the_sweep(tmp_path) -> None:
             with pytest.raises(SchedulerError, match="connection to the Dask scheduler is lost"):
                 Sweeper(engine, Store(tmp_path / "store"))(made)
             stop.join()
+            with pytest.raises(SchedulerError):  # and the next one does not begin
+                Sweeper(engine, Store(tmp_path / "store"))(made)
         store = Store(tmp_path / "store")
         assert all(store.get(identify(cell).key) for cell in made[:3])
     finally:

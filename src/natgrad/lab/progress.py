@@ -76,6 +76,12 @@ class Reporter:
     Args:
         quiet: Show nothing.
         console: Where to; by default standard error.
+
+    Example:
+        >>> import sys
+        >>> with Reporter(console=Console(file=sys.stdout)).sweep("curves", Tally(2)) as display:
+        ...     display.tally.done = 2
+        curves: 2 of 2 cells, 0 s
     """
 
     def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:

@@ -301,6 +301,8 @@ class NGD(torch.optim.Optimizer):
             )
             model = equal_shares(direction)
         stats.share, stats.length = model.alpha * direction.depth, lr * model.alpha
+        if stats.share < _STALE and not stats.refreshed:
+            stats.length = 0.0
         stats.predicted = model.decrease(stats.length)
         stats.step_norm = stats.length * math.sqrt(direction.square)
         return model

@@ -114,20 +114,12 @@ class Ruler:
         if not self.reproduces(call):
             return None
         rows = call.n if self.rows == -1 else min(self.rows or 0, call.n)
-        velocity = self._velocity(call, direction, rows)
-        output = call.output[:rows]
-        product = self.likelihood.fisher_product(output, velocity)
-        bend = damping * direction.square + float((velocity * product).sum()) / rows
-        if not bend > 0:
-            return equal_shares(direction)
-        slope = direction.slope
-        if call.y is not None:
-            gradient = self.likelihood.gradient(output, call.y[:rows])
-            slope = float((gradient * velocity).sum()) / (rows * self.likelihood.scale(rows))
-        # A direction that owes its slope to data outside of the rows also bends more there. The
-        # bound is for losses with a term besides the likelihood, of which the rows know nothing.
-        seen = min(1.0, max(0.25, slope / direction.slope))
-        return QuadraticModel(seen * direction.slope / bend, slope, bend, rows)
+        epsilon = self._nudge(call.output[:rows], direction)
+        found = self._along(call, direction, damping, rows, epsilon)
+        if rows < call.n and not 0.5 < found.slope / direction.slope < 2:
+            # The direction owes its slope to data that the rows lack, and bends there too.
+            found = self._along(call, direction, damping, call.n, epsilon)
+        return found if found.bend > 0 else equal_shares(direction)
 
     def losses(self, call: Call, rows: int) -> tuple[float, float] | None:
         """Return the average loss of some data before the step and now."""
@@ -140,20 +132,35 @@ class Ruler:
             float(self.likelihood.loss(now, y)) / unit,
         )
 
-    def _velocity(self, call: Call, direction: Direction, rows: int) -> Tensor:
-        """Return J d over the first rows, by a difference quotient of the outputs.
+    def _nudge(self, output: Tensor, direction: Direction) -> float:
+        """Move the parameters by −εd and return ε, for difference quotients of the outputs.
 
-        Those at θ are known from the training pass. ε moves the outputs by 10 √eps of their own
-        size, in the likelihood's metric, where the blocks expect a squared velocity of gᵀd: small
-        enough to be a derivative, large enough to rise above rounding.
+        ε moves the outputs by 10 √eps of their own size, in the likelihood's metric, where the
+        blocks expect a squared velocity of gᵀd: small enough to be a derivative, large enough to
+        rise above rounding.
         """
+        small = 10 * math.sqrt(torch.finfo(output.dtype).eps)
+        wanted = small * math.sqrt(1 + self._size(output) / direction.slope)
+        epsilon = min(wanted, 1 / direction.depth)
+        direction.move(epsilon)
+        return epsilon
+
+    def _along(
+        self, call: Call, direction: Direction, damping: float, rows: int, epsilon: float
+    ) -> QuadraticModel:
+        """Return the model over the first rows, whose outputs at θ the training pass has left."""
         assert call.replay is not None
         output = call.output[:rows]
-        small = 10 * math.sqrt(torch.finfo(output.dtype).eps)
-        size = self._size(output)
-        epsilon = min(small * math.sqrt(1 + size / direction.slope), 1 / direction.depth)
-        direction.move(epsilon)
-        return (output - call.replay.outputs(None if rows == call.n else rows)) / epsilon
+        moved = call.replay.outputs(None if rows == call.n else rows)
+        velocity = (output - moved) / epsilon
+        product = self.likelihood.fisher_product(output, velocity)
+        bend = damping * direction.square + float((velocity * product).sum()) / rows
+        slope = direction.slope
+        if call.y is not None:
+            gradient = self.likelihood.gradient(output, call.y[:rows])
+            slope = float((gradient * velocity).sum()) / (rows * self.likelihood.scale(rows))
+        alpha = direction.slope / bend if bend > 0 else math.inf
+        return QuadraticModel(alpha, slope, bend, rows)
 
     def rounding(self, call: Call, loss: float) -> float:
         """Return a change of the loss that rounding of losses and outputs can cause."""

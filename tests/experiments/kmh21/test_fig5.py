@@ -9,7 +9,7 @@ from natgrad.errors import InvalidInputError
 from natgrad.experiments.kmh21 import fig5_cells as cells
 from natgrad.experiments.kmh21 import fig5_further_cells as further
 from natgrad.experiments.kmh21.fig5 import EXPERIMENT, Fig5
-from natgrad.experiments.kmh21.fig5_claims import loop_over_flow, rank_tests
+from natgrad.experiments.kmh21.fig5_statistics import loop_over_flow, rank_tests, start_effect
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cells import canonical
 
@@ -187,6 +187,15 @@ def test_rank_tests_see_an_effect_and_its_absence():
     assert min(none["L2"], none["L3"]) > 0.01
     assert max(some["L2"], some["L3"]) < 1e-3  # within problems, though problems differ by more
     assert none["unpaired"] == pytest.approx(1.0, abs=0.9)
+
+
+def test_effect_of_starts_is_the_factor_between_the_outermost():
+    arrays = Arrays()
+    losses = np.exp(np.random.default_rng(1).standard_normal((1, 3, 7)))
+    factors = np.array([1.0, 5.0, 1.5, 1.0, 0.25])[:, None, None]
+    arrays.add("init_test", losses * factors, "start", "n", "seed")
+    config = replace(SMOKE, collapsed=((2, 2), (2, 4), (2, 6), (3, 3), (3, 6)))
+    assert start_effect(config, arrays) == pytest.approx({2: 1.5, 3: 0.25})
 
 
 @pytest.mark.parametrize(

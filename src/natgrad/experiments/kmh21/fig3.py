@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.kmh21 import fig3_cells as cells
+from natgrad.experiments.kmh21.fig3_responses import Floats, off_entry
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cells import Cell
 from natgrad.lab.claims import Claim
@@ -17,8 +17,6 @@ from natgrad.lab.registry import register
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +41,6 @@ class Fig3:
                 "depths must contain 1, 2 and 3 and size must be odd and at least 3, but are "
                 f"{self.depths} and {self.size}."
             )
-
-
-METHODS = ("egf", "egd", "ngf", "ngd")
 
 
 def compute(config: Fig3, sweep: Sweep) -> Arrays:
@@ -73,15 +68,6 @@ def compute(config: Fig3, sweep: Sweep) -> Arrays:
         shape = (len(config.depths), config.seeds, *values.shape[1:])
         arrays.add(key, values.reshape(shape), "depth", "seed", *inner)
     return arrays
-
-
-def off_entry(response: Floats) -> Floats:
-    """Return the largest response elsewhere over that of the observed entry."""
-    middle = response.shape[-1] // 2
-    rest = response.copy()
-    rest[..., middle, middle] = 0
-    largest: Floats = np.abs(rest).max(axis=(-2, -1)) / np.abs(response[..., middle, middle])
-    return largest
 
 
 def off_cross(response: Floats) -> Floats:

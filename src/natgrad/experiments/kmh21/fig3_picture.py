@@ -5,7 +5,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from natgrad.experiments.kmh21.fig3 import METHODS, off_entry
+from natgrad.experiments.kmh21.fig3_responses import METHODS, off_entry
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.figures import INK
 

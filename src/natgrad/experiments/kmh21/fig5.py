@@ -10,7 +10,8 @@ import numpy as np
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.kmh21 import fig5_cells as cells
 from natgrad.experiments.kmh21 import fig5_further_cells as further
-from natgrad.experiments.kmh21.fig5_claims import claims, departures
+from natgrad.experiments.kmh21.fig5_claims import claims
+from natgrad.experiments.kmh21.fig5_departures import departures
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cells import Cell, Result
 from natgrad.lab.experiment import Experiment, Sweep
@@ -39,8 +40,11 @@ class Fig5:
     """Initial scales α: factors have standard deviation α^{1/L} / √size."""
     seeds: int = 5
     """Problems, each with its own matrix, observed entries and initial weights."""
-    max_evaluations: int = 15_000
+    max_evaluations: int = 10_000
     """Gradients after which EGD ends, whether the observed entries fit or not."""
+    few_observed: tuple[int, ...] = (1000, 1500, 2000, 2500)
+    """Numbers of observed entries in the panels on starts, on equal shares and on the Fisher of
+    the observed entries."""
     natural_depths: tuple[int, ...] = (2, 3)
     """Number of factors of NGD."""
     sample_seeds: int = 3
@@ -49,9 +53,7 @@ class Fig5:
     """Rows and columns where natural gradient flow is integrated to a tight tolerance (rank 2)."""
     collapsed: tuple[tuple[int, int], ...] = ((2, 2), (2, 4), (2, 6), (3, 3), (3, 6))
     """Pairs: depth in training, depth of the Gaussian product it starts from."""
-    collapsed_observed: tuple[int, ...] = (1000, 1500, 2000, 2500)
-    """Numbers of observed entries for these."""
-    collapsed_seeds: int = 20
+    collapsed_seeds: int = 40
     """Problems for these."""
     dynamics_observed: int = 2000
     """Observed entries where singular values are followed, one problem."""
@@ -159,7 +161,7 @@ def compute(config: Fig5, sweep: Sweep) -> Arrays:
         share_start=["Gaussian", "orthogonal"],
         sample_seed=range(config.sample_seeds),
         collapsed=[f"L = {a}, init from L = {b}" for a, b in config.collapsed],
-        collapsed_n=config.collapsed_observed,
+        few_n=config.few_observed,
         collapsed_seed=range(config.collapsed_seeds),
         dynamics_depth=[1, *config.depths],
         grid_depth=[2, 3],
@@ -248,9 +250,10 @@ def _natural(panels: Panels, config: Fig5) -> None:
 
     problems = {"natural_depth": depths, "n": config.observed, "seed": range(config.seeds)}
     panels.add("ngd", problems, all_entries)
-    panels.add("share", {"share_start": ["Gaussian", "orthogonal"], **problems}, shared)
-    few = {"natural_depth": depths, "n": config.observed, "sample_seed": range(config.sample_seeds)}
-    panels.add("sample", few, sample)
+    few = {"natural_depth": depths, "few_n": config.few_observed}
+    starts = {"share_start": ["Gaussian", "orthogonal"]}
+    panels.add("share", {**starts, **few, "seed": range(config.seeds)}, shared)
+    panels.add("sample", {**few, "sample_seed": range(config.sample_seeds)}, sample)
     panels.add("flow", {"natural_depth": depths, "sample_seed": range(config.sample_seeds)}, flow)
 
 
@@ -292,7 +295,7 @@ def _further(panels: Panels, config: Fig5) -> None:
         "init",
         {
             "collapsed": range(len(config.collapsed)),
-            "collapsed_n": config.collapsed_observed,
+            "few_n": config.few_observed,
             "collapsed_seed": range(config.collapsed_seeds),
         },
         start,
@@ -337,7 +340,7 @@ _SMALL = {
     "sample_seeds": 1,
     "flow_size": 6,
     "collapsed": ((2, 2), (2, 4), (3, 3), (3, 6)),
-    "collapsed_observed": (200,),
+    "few_observed": (200,),
     "dynamics_observed": 200,
     "grid_size": 16,
     "grid_observed": 100,
@@ -365,7 +368,6 @@ EXPERIMENT = register(
                 max_evaluations=5_000,
                 sample_seeds=1,
                 collapsed_seeds=10,
-                collapsed_observed=(1000, 1500, 2000),
                 grid_seeds=1,
                 grid_steps=(0.3, 1.0),
                 race=((2, 1e-3, 2000), (3, 1e-3, 2000)),

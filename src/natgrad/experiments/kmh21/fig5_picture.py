@@ -88,6 +88,7 @@ def _losses(axes: Axes, arrays: Arrays) -> None:
     band(axes, n, arrays["nuclear_test"].T, centre="median", label=name, **look(name))
     band(axes, n, arrays["uv_test"].T, centre="median", label="UV of true rank", **_UV)
     _loss_axis(axes)
+    axes.set_ylim(bottom=max(1e-6, axes.get_ylim()[0]))  # exact recovery is off the scale
     axes.set_title(f"Test loss, scale α = {alpha:g}")
     _against_n(axes, arrays)
 
@@ -106,7 +107,7 @@ def _loss_axis(axes: Axes) -> None:
 
 def _starts(axes: Axes, arrays: Arrays) -> None:
     """Draw the test loss by the depth of the initial product, training depth by colour."""
-    n, labels = arrays.coordinates["collapsed_n"], arrays.coordinates["collapsed"]
+    n, labels = arrays.coordinates["few_n"], arrays.coordinates["collapsed"]
     dashes = ["-", (0, (4, 1.5)), (0, (1, 1.2))]
     seen: dict[str, int] = {}
     for k, label in enumerate(labels):
@@ -157,9 +158,9 @@ def _sample(axes: Axes, arrays: Arrays) -> None:
     )
     for k, depth in enumerate(arrays.coordinates["natural_depth"]):
         colour, marker = _SAMPLE.get(depth, (PALETTE[k], "o"))
-        losses = arrays["sample_test"][k].T
+        losses, few = arrays["sample_test"][k].T, arrays.coordinates["few_n"]
         style = {"color": colour, "marker": marker}
-        band(axes, n, losses, centre="median", label=f"NGD, observed, L={depth}", **style)
+        band(axes, few, losses, centre="median", label=f"NGD, observed, L={depth}", **style)
         if depth in arrays.coordinates["depth"]:
             egd = arrays["egd_test"][arrays.coordinates["depth"].index(depth), 0].T
             thin = look(f"EGD L={depth}") | {"linewidth": 0.9, "markersize": 2.5}
@@ -235,6 +236,9 @@ def _dynamics(axes: Axes, arrays: Arrays, k: int) -> None:
     axes.set_xscale("log")
     axes.set_title(f"Singular values, EGF L = {depth}")
     axes.set_xlabel("time t")
+    if depth > 1:
+        drift = f"balance drifts by {arrays['dynamics_drift'][k]:.0e}"
+        axes.text(0.04, 0.94, drift, transform=axes.transAxes, va="top", **_NOTE)
     if k == 0:
         axes.set_ylabel("singular value of β")
         axes.text(

@@ -23,6 +23,9 @@ from natgrad.lab.engines.parcel import pack
 from natgrad.lab.failures import SchedulerError, StoreError, WorkerError
 
 _PATIENCE = 3.0  # seconds to wait for a scheduler's first answer
+_LOST = (
+    "the connection to the Dask scheduler is lost. Finished cells are kept; start again to go on."
+)
 
 
 class Dask(Engine):
@@ -53,7 +56,7 @@ class Dask(Engine):
                 n_workers=1,
                 threads_per_worker=workers or cores(),
                 processes=False,  # cells have processes of their own
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",  # None would take port 8787, free or not
                 memory_limit=0,
                 silence_logs=logging.CRITICAL,  # an interrupted cell is no news
             )
@@ -68,13 +71,20 @@ class Dask(Engine):
     @property
     def workers(self) -> int:  # type: ignore[override]
         """Return how many cells run at once now; a cluster may grow and shrink."""
-        return sum(self._client.nthreads().values())
+        try:
+            return sum(self._client.nthreads().values())
+        except Exception as error:
+            raise SchedulerError(_LOST) from error
 
     def submit(self, job: Job, timeout: float | None = None) -> "Future[Outcome]":
         """Run a job when a worker is free; kill it after `timeout` seconds of running."""
         outer: Future[Outcome] = Future()
         key = f"natgrad-{token_hex(8)}"
-        inner = self._client.submit(_run_in_child, pack(job), timeout, key=key, pure=False)
+        parcel = pack(job)
+        try:
+            inner = self._client.submit(_run_in_child, parcel, timeout, key=key, pure=False)
+        except Exception as error:
+            raise SchedulerError(_LOST) from error
         self._inner[outer] = inner
         outer.add_done_callback(lambda done: self._inner.pop(done, None))
         inner.add_done_callback(lambda done: _translate(done, outer))
@@ -105,9 +115,8 @@ class Dask(Engine):
 
 def _find_scheduler(address: str) -> None:
     """Make sure that a scheduler answers; Dask itself would wait for half a minute or for ever."""
-    with ThreadPoolExecutor(
-        1
-    ) as thread:  # this one may have an event loop already, as notebooks do
+    # In a thread of its own: the present one may have an event loop already, as in notebooks.
+    with ThreadPoolExecutor(1) as thread:
         try:
             kind = thread.submit(asyncio.run, _ask_for_kind(address)).result()
         except Exception as error:
@@ -138,11 +147,11 @@ def _translate(inner: Any, outer: "Future[Outcome]") -> None:
     except (StoreError, WorkerError) as error:
         outer.set_exception(error)
     except BaseException as error:
-        if inner.cancelled():
-            reason = "the connection to the Dask scheduler is lost. Start again to go on"
+        if inner.cancelled() or isinstance(error, OSError):  # the latter while it was fetched
+            reason = _LOST
         else:
-            reason = f"the Dask cluster cannot run cells: {sentence(error)}. Look at its logs"
-        outer.set_exception(SchedulerError(f"{reason}; finished cells are kept."))
+            reason = f"the Dask cluster cannot run cells: {sentence(error)}. Look at its logs."
+        outer.set_exception(SchedulerError(reason))
 
 
 _children = Children()  # of a Dask worker, which may be a process elsewhere; they end with it

@@ -28,7 +28,12 @@ class Local(Engine):
     however it ends.
 
     Args:
-        workers: Number of processes; by default that of cores.
+        workers: Number of processes; by default that of cores. They start with the first job.
+
+    Example:
+        >>> with Local(workers=2) as engine:
+        ...     engine.workers, engine.pids()
+        (2, [])
     """
 
     name = "local"

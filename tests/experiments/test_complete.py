@@ -232,6 +232,9 @@ def test_the_command_leaves_report_picture_and_matrix(problem, tmp_path):
     assert again.reused == again.done == sweep.done
     with pytest.raises(InvalidInputError, match="there is no file"):
         complete_table(tmp_path / "no.csv", options, preset="smoke", out=out, sweep=again)
+    nowhere = TableOptions(save=tmp_path / "nowhere" / "m.csv")
+    with pytest.raises(InvalidInputError, match="there is no folder"):
+        complete_table(tmp_path / "table.csv", nowhere, preset="smoke", out=out, sweep=again)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])

@@ -67,6 +67,8 @@ def test_conserves_balancedness_and_records():
     assert len(flow) == len(flow.recorded["beta"]) == len(flow.recorded["radius"]) > 5
     assert bool((flow.times.diff() > 0).all())
     assert_near(flow.recorded["beta"][0], product.hypothesis(w), 1e-14)
+    first = 0.5 * (product.hypothesis(w)[x[:, 0], x[:, 1]] - y).square().sum()
+    assert float(flow.losses[0]) == pytest.approx(float(first), rel=1e-12)
     assert_near(flow.recorded["beta"][-1], product.hypothesis(flow.final), 1e-14)
     for before, after in zip(
         balancedness(product, w), balancedness(product, flow.final), strict=True

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import natgrad as ng
-from natgrad.flows import normalized
+from natgrad.errors import InvalidInputError
+from natgrad.flows import StepRule, midpoint, normalized
 from natgrad.flows.trajectory import Status
 from tests.cases import randn
 
@@ -48,6 +49,29 @@ def test_natural_steps_at_depth_two_keep_the_logits_of_depth_one_to_first_order(
         flat = ng.descend(ng.natural, ng.Bernoulli(), ng.Direct(), w.prod(0), (x, y), **args).final
         gaps.append(float((x @ (deep.prod(0) - flat)).norm()))
     assert 1.6 < gaps[0] / gaps[1] < 2.5
+
+
+def test_midpoint_steps_are_the_formula() -> None:
+    x, y = problem(6, 4)
+    beta = torch.zeros(4, dtype=torch.float64)
+    args = (ng.euclidean, ng.Bernoulli(), ng.Direct(), beta, (x, y))
+    path = ng.descend(*args, step=midpoint(0.3), until=ng.steps_reached(3))
+
+    def slope(b):
+        return (x.mT @ (y * torch.sigmoid(-y * (x @ b)))) / 6
+
+    for _ in range(3):
+        beta = beta + 0.3 * slope(beta + 0.15 * slope(beta))
+    assert torch.allclose(path.final, beta, rtol=1e-12)
+    assert path.evaluations == 6
+
+
+@pytest.mark.parametrize(
+    "bad", [{"size": 0.0}, {"size": 0.1, "midpoint": True, "shrink": 0.5}, {"size": 1, "grow": 0.5}]
+)
+def test_step_rules_that_make_no_sense_are_refused(bad) -> None:
+    with pytest.raises(InvalidInputError):
+        StepRule(**bad)
 
 
 class TestRules:

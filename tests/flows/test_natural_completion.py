@@ -80,6 +80,15 @@ def test_equal_share_says_where_the_determinant_vanishes(depth):
     assert natural_completion(w, x, y).status == Status.CONVERGED  # the minimum norm passes
 
 
+def test_a_singular_start_is_said_to_be_one():
+    x, y = problem()
+    product = ng.MatrixProduct(2)
+    w = product.init_gaussian((8, 8), hidden=3, scale=1.0, generator=generator(1))
+    path = natural_completion(w, x, y, selection="equal_share")
+    assert path.status == Status.SINGULAR
+    assert len(path) == 1
+
+
 def test_the_generic_flow_stops_at_the_same_time():
     w, x, y, wall = singular_start(2, n=3, observed=5)
     flow = ng.integrate(

@@ -43,6 +43,7 @@ class Cluster:
         self.file = folder / "scheduler.json"
         self.scheduler = self._start(
             "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+            "--dashboard-address", "127.0.0.1:0",
             "--scheduler-file", str(self.file), *options,
         )  # fmt: skip
 

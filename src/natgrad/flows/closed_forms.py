@@ -106,12 +106,15 @@ def singular_times(total: Tensor, optimum: Tensor) -> Tensor:
     """Return the times at which det W(t) = 0 on the line of `deep_linear_total`, increasing.
 
     det W(t) = 0 where e^{−t}/(1 − e^{−t}) = −μ for an eigenvalue μ of W(0)⁻¹W*: only real negative
-    ones count.
+    ones count. Where det W(0) = 0 already, that time alone is returned.
 
     Example:
         >>> singular_times(torch.eye(1).double(), -torch.eye(1).double())
         tensor([0.6931], dtype=torch.float64)
     """
-    mu = torch.linalg.eigvals(torch.linalg.solve(total, optimum))
+    quotient, singular = torch.linalg.solve_ex(total, optimum)
+    if singular:
+        return total.new_zeros(1)
+    mu = torch.linalg.eigvals(quotient)
     real = mu.real[(mu.imag.abs() <= 1e-12 * mu.abs().max()) & (mu.real < 0)]
     return torch.sort(torch.log1p(-1 / real)).values

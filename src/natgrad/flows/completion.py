@@ -82,9 +82,9 @@ def completion_flow(
     goal = 0.5 * train_error * len(values)
     recorder = _Saver(chain, dict(record or {}))
     stepper = _Stepper(chain, rtol)
-    recorder.save(0.0, 0.5 * chain.residual.sum_of_squares(), stepper.largest_radius)
+    loss = stepper.first_loss
+    recorder.save(0.0, loss, stepper.largest_radius)
     status, detail = Status.STALLED, f"gave up after {max_evaluations} evaluations"
-    loss = math.inf
     while stepper.evaluations < max_evaluations:
         failure = stepper.step(until)
         if failure is not None:
@@ -189,6 +189,7 @@ class _Stepper:
         self._radius = SpectralRadius()
         self._since_radius = 0
         self._evaluate(self._y, self._f)
+        self.first_loss = 0.5 * chain.residual.sum_of_squares()
         self.largest_radius = 0.0
         self._update_radius()
         # The speed, relative to the state, bounds the first step; the error does afterwards.

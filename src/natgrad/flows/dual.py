@@ -29,6 +29,7 @@ from natgrad.flows.rosenbrock import Shifted, rodas_step
 _NEGLIGIBLE = 1e-7  # of the gradient: rows that contribute less are left out within a step
 _FEEDBACK = 0.1  # of rtol: change of margins that columns left out may make within a step
 _STABLE = 0.02  # eigenvalue times step up to which a column may be left out
+_EVEN = 0.01  # ratio of the median to the largest dβ/dz above which no column is looked at apart
 _REGATHER = 0.7  # gather anew once this fraction of what was gathered is wanted
 _IMPLICIT = 512  # shorter side up to which an implicit step may pay
 _IMBALANCE = 0.1  # error of margins after which rows that hold each other would first swing back
@@ -175,7 +176,8 @@ class DualFlow:
         # cancel, and the light ones decide.
         slope = torch.linalg.vector_norm(self._rate) / (self.scale * self._length or 1.0)
         rows = sigma >= _NEGLIGIBLE * torch.minimum(slope, sigma.max())
-        if self._dt is None or self.previous == self.t:
+        even = float(speed.median()) > _EVEN * float(speed.max())
+        if even or self._dt is None or self.previous == self.t:
             columns = more = self._everything.columns
         else:
             weight = (sigma * torch.sigmoid(self.u)).to(self._squares)

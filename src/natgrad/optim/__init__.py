@@ -5,7 +5,7 @@ from natgrad.optim.factors import Factors
 from natgrad.optim.layers import UncoveredWarning
 from natgrad.optim.ngd import NGD
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.steplength import EqualShare, Quadratic
+from natgrad.optim.steplength import EqualShare, PerLayer, Quadratic
 
 __all__ = [
     "NGD",
@@ -13,6 +13,7 @@ __all__ = [
     "EqualShare",
     "Factors",
     "Fixed",
+    "PerLayer",
     "Quadratic",
     "Scheduled",
     "StepStatistics",

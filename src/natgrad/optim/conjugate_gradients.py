@@ -10,7 +10,7 @@ from torch.nn import Module
 from natgrad.errors import UnsupportedError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim.batch import Batch
-from natgrad.optim.direction import Direction
+from natgrad.optim.direction import Direction, Part
 
 
 class ConjugateGradients:
@@ -65,7 +65,7 @@ class ConjugateGradients:
 
         g = [p.grad / batch.total for p in moving.values() if p.grad is not None]
         d = solve(product, g, self.iterations, self.tolerance)
-        return Direction(list(moving.values()), d, _dot(g, d), 1)
+        return Direction([Part(list(moving.values()), d, _dot(g, d))])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the damping in use."""

@@ -300,9 +300,7 @@ class NGD(torch.optim.Optimizer):
                 "criterion: equal shares instead of the quadratic model"
             )
             model = equal_shares(direction)
-        stats.share, stats.length = model.alpha * direction.depth, lr * model.alpha
-        if stats.share < _STALE and not stats.refreshed:
-            stats.length = 0.0
+        stats.share, stats.length = model.share, lr * model.alpha
         stats.predicted = model.decrease(stats.length)
         stats.step_norm = stats.length * math.sqrt(direction.square)
         return model

@@ -10,7 +10,7 @@ from natgrad.likelihoods import Likelihood
 from natgrad.optim.batch import Batch
 from natgrad.optim.blocks import DiagonalBlock, KroneckerBlock
 from natgrad.optim.chain import Chain
-from natgrad.optim.direction import Direction
+from natgrad.optim.direction import Direction, Part
 from natgrad.optim.factors import Factor
 from natgrad.optim.layers import Coverage
 from natgrad.optim.plain import PlainBlock
@@ -78,11 +78,8 @@ class BlockDiagonal:
 
     def direction(self, batch: Batch) -> Direction:
         """Return the direction for the gradients that `.grad` holds."""
-        params: list[Tensor] = []
-        tensors: list[Tensor] = []
-        slopes: list[Tensor] = []
         single = batch.calls[0].single if batch.n == 1 else {}
-        depth = 0
+        parts, slopes = [], []
         for name, block in self.blocks.items():
             g = block.layer.gradient(self._gradients.get(name)) if block.ready else None
             if g is None:
@@ -92,19 +89,22 @@ class BlockDiagonal:
             g = g if batch.total == 1 else g / batch.total
             d = block.direction(g, single.get(name))
             slopes.append(torch.dot(g.reshape(-1), d.reshape(-1)))
-            params += block.layer.parameters
-            tensors += block.layer.split(d)
-            depth += 1
+            parts.append((list[Tensor](block.layer.parameters), block.layer.split(d)))
+        if plain := self._plain_part(batch):
+            params, tensors, slope = plain
+            parts.append((params, tensors))
+            slopes.append(slope)
+        values = torch.stack(slopes).tolist() if slopes else []
+        return Direction([Part(*part, slope) for part, slope in zip(parts, values, strict=True)])
+
+    def _plain_part(self, batch: Batch) -> tuple[list[Tensor], list[Tensor], Tensor] | None:
         moved = [plain for plain in self.plain.values() if plain.ready]
-        for plain in moved:
-            assert plain.param.grad is not None
-            g = plain.param.grad / batch.total
-            d = plain.direction(g)
-            slopes.append((g * d).sum())
-            params.append(plain.param)
-            tensors.append(d)
-        slope = float(torch.stack([s.double().cpu() for s in slopes]).sum()) if slopes else 0.0
-        return Direction(params, tensors, slope, max(1, depth + bool(moved)))
+        if not moved:
+            return None
+        gradients = [p.param.grad / batch.total for p in moved if p.param.grad is not None]
+        tensors = [plain.direction(g) for plain, g in zip(moved, gradients, strict=True)]
+        slope = torch.stack([(g * d).sum() for g, d in zip(gradients, tensors, strict=True)]).sum()
+        return [plain.param for plain in moved], tensors, slope
 
     def _drop(self, name: str) -> dict[str, str]:
         reason = "its weight is used outside of its forward"

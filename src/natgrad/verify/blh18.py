@@ -17,7 +17,7 @@ from natgrad.parametrizations.propagation import (
     layerwise_direction,
     rank_one_direction,
 )
-from natgrad.verify.identity import distance, identity, normal
+from natgrad.verify.identity import counter, distance, identity, normal
 
 _SQUARE = (4, 4, 4, 4)
 _EXPANDING = (3, 5, 6, 4)
@@ -83,9 +83,12 @@ def _worst(pairs: list[tuple[Tensor, Tensor]]) -> float:
     tolerance=1e-13,
 )
 def gradient() -> float:
-    s = _Setting(_EXPANDING)
-    dense = reference.unflatten(-reference.gradient(s.likelihood, s.network, s.w, s.batch), s.w)
-    return _worst(list(zip(s.descent(), dense, strict=True)))
+    pairs = []
+    for seed, (widths, n) in enumerate(((_EXPANDING, 30), (_BOTTLENECK, 30), (_SQUARE, 2))):
+        s = _Setting(widths, seed, n)
+        dense = -reference.gradient(s.likelihood, s.network, s.w, s.batch)
+        pairs += list(zip(s.descent(), reference.unflatten(dense, s.w), strict=True))
+    return _worst(pairs)
 
 
 @identity(
@@ -112,16 +115,17 @@ def covariance_propagation() -> float:
     source="[BLH18] (10), (16), suppl. (34)",
 )
 def layerwise() -> float:
-    s = _Setting(_SQUARE)
-    shared = s.natural("equal_share")
-    printed = layerwise_direction(s.descent(), *s.covariances())
-    ahead, behind = s.network.partial_products(s.w)
-    velocity = s.cross @ torch.linalg.inv(s.sigma)
-    pairs = list(zip(printed, shared, strict=True))
-    for a, b, v in zip(ahead, behind, shared, strict=True):
-        inverses = (None if m is None else torch.linalg.inv(m) for m in (a, b))
-        left, right = inverses
-        pairs.append((multiply(left, velocity, right) / s.depth, v))
+    pairs = []
+    for seed, widths in enumerate((_SQUARE, (3, 3, 3), (2,) * 6)):
+        s = _Setting(widths, seed)
+        shared = s.natural("equal_share")
+        printed = layerwise_direction(s.descent(), *s.covariances())
+        ahead, behind = s.network.partial_products(s.w)
+        velocity = s.cross @ torch.linalg.inv(s.sigma)
+        pairs += list(zip(printed, shared, strict=True))
+        for a, b, v in zip(ahead, behind, shared, strict=True):
+            left, right = (None if m is None else torch.linalg.inv(m) for m in (a, b))
+            pairs.append((multiply(left, velocity, right) / s.depth, v))
     return _worst(pairs)
 
 
@@ -132,8 +136,8 @@ def layerwise() -> float:
 )
 def exponential_velocity() -> float:
     pairs = []
-    for widths in (_SQUARE, _EXPANDING):
-        s = _Setting(widths)
+    for seed, widths in enumerate((_SQUARE, _EXPANDING, _SQUARE)):
+        s = _Setting(widths, seed)
         wanted = -s.total + s.y.mT @ s.x / len(s.x) @ torch.linalg.inv(s.sigma)
         shares = LayerShares((0.2, 0.5, 0.3))
         for selection in ("min_norm", "equal_share", shares, LayerShares((0.0, 1.0, 0.0))):
@@ -250,14 +254,31 @@ def generalised_inverse() -> float:
     source="[BLH18] §6, suppl. (35)",
 )
 def block_diagonal() -> float:
-    s = _Setting(_SQUARE)
-    operator = Fisher(s.likelihood, s.network, s.w, s.x)
-    shared = s.natural("equal_share")
     pairs = []
-    for i, (g, v) in enumerate(zip(s.descent(), shared, strict=True), start=1):
-        alone = torch.linalg.solve(operator.block(i, i), g.reshape(-1))
-        pairs.append((alone, s.depth * v.reshape(-1)))
+    for seed, widths in enumerate((_SQUARE, (3, 3, 3), (2,) * 6)):
+        s = _Setting(widths, seed)
+        operator = Fisher(s.likelihood, s.network, s.w, s.x)
+        shared = s.natural("equal_share")
+        for i, (g, v) in enumerate(zip(s.descent(), shared, strict=True), start=1):
+            alone = torch.linalg.solve(operator.block(i, i), g.reshape(-1))
+            pairs.append((alone, s.depth * v.reshape(-1)))
     return _worst(pairs)
+
+
+@counter(
+    "blh18/suppl-35-counter",
+    "through a bottleneck, diagonal blocks over L do not move W as the exact natural gradient does",
+    source="[BLH18] suppl. (35), full width broken",
+    exceeds=0.05,
+)
+def block_diagonal_counter() -> float:
+    gaps = []
+    for seed in range(2):
+        s = _Setting(_BOTTLENECK, seed)
+        blocks = layerwise_direction(s.descent(), *s.covariances(), rtol=1e-10)
+        exact = s.network.push(s.w, s.natural("min_norm"))
+        gaps.append(distance(s.network.push(s.w, tuple(blocks)), exact))
+    return min(gaps)
 
 
 @identity(
@@ -266,16 +287,36 @@ def block_diagonal() -> float:
     source="[BLH18] (23), suppl. (36)–(37)",
 )
 def equal_contributions() -> float:
-    s = _Setting(_SQUARE)
-    operator = Fisher(s.likelihood, s.network, s.w, s.x)
-    shared = s.natural("equal_share")
-    gradients = [g.reshape(-1) for g in s.descent()]
     pairs = []
-    for i in range(1, s.depth + 1):
-        for j in range(1, s.depth + 1):
-            contribution = operator.inverse_block(i, j) @ gradients[j - 1]
-            pairs.append((contribution, shared[i - 1].reshape(-1) / s.depth))
+    for seed, widths in enumerate((_SQUARE, (3, 3, 3))):
+        s = _Setting(widths, seed)
+        operator = Fisher(s.likelihood, s.network, s.w, s.x)
+        shared = s.natural("equal_share")
+        gradients = [g.reshape(-1) for g in s.descent()]
+        for i in range(1, s.depth + 1):
+            for j in range(1, s.depth + 1):
+                contribution = operator.inverse_block(i, j) @ gradients[j - 1]
+                pairs.append((contribution, shared[i - 1].reshape(-1) / s.depth))
     return _worst(pairs)
+
+
+@counter(
+    "blh18/suppl-36-37-counter",
+    "blocks of the Moore–Penrose inverse do not contribute equally",
+    source="[BLH18] suppl. (36)–(37), another generalised inverse",
+    exceeds=0.1,
+)
+def unequal_contributions() -> float:
+    gaps = []
+    for seed, widths in enumerate((_SQUARE, (3, 3, 3))):
+        s = _Setting(widths, seed)
+        dense = reference.fisher(s.likelihood, s.network, s.w, s.x)
+        inverse = torch.linalg.pinv(dense, rtol=1e-11, hermitian=True)
+        sizes = [w.numel() for w in s.w]
+        first = inverse.split(sizes)[0].split(sizes, dim=1)
+        parts = [b @ g.reshape(-1) for b, g in zip(first, s.descent(), strict=True)]
+        gaps.append(distance(parts[0], parts[1]))
+    return min(gaps)
 
 
 @identity(
@@ -286,8 +327,8 @@ def equal_contributions() -> float:
 )
 def minimum_norm() -> float:
     pairs = []
-    for widths in (_SQUARE, _EXPANDING, _BOTTLENECK):
-        s = _Setting(widths)
+    for seed, widths in enumerate((_SQUARE, _EXPANDING, _BOTTLENECK)):
+        s = _Setting(widths, seed)
         dense = reference.natural(s.likelihood, s.network, s.w, s.batch)
         pairs.append((flatten(s.natural("min_norm")), flatten(dense)))
     return _worst(pairs)

@@ -63,6 +63,27 @@ def identity(
     return register
 
 
+def counter(
+    id: str, statement: str, *, source: str, exceeds: float
+) -> Callable[[Callable[[], float]], Callable[[], float]]:
+    """Register a counter-check: with an assumption broken, the residual must be *large*.
+
+    The decorated function returns the smallest residual met. What is reported is `exceeds` over
+    that, with tolerance 1, so that a check without teeth fails.
+    """
+
+    def register(measure: Callable[[], float]) -> Callable[[], float]:
+        def residual() -> float:
+            measured = measure()
+            return exceeds / measured if measured else math.inf
+
+        statement_and_bound = f"{statement}: the residual exceeds {exceeds:g}"
+        _REGISTRY.append(Identity(id, statement_and_bound, source, 1.0, residual))
+        return measure
+
+    return register
+
+
 def identities() -> tuple[Identity, ...]:
     """Return all identities, in the order of the papers."""
     return tuple(_REGISTRY)
@@ -84,6 +105,18 @@ def check(claim: Identity) -> Outcome:
 def distance(a: Tensor, b: Tensor) -> float:
     """Return ‖a − b‖ / ‖b‖, the relative residual used throughout."""
     return float(torch.linalg.vector_norm(a - b) / torch.linalg.vector_norm(b))
+
+
+def separable(seed: int, n: int, d: int) -> tuple[Tensor, Tensor]:
+    """Return Gaussian inputs `(n, d)` labelled by a hyperplane through the origin."""
+    randn = normal(seed)
+    x = randn(n, d)
+    return x, torch.sign(x @ randn(d))
+
+
+def cosine(a: Tensor, b: Tensor) -> float:
+    """Return the cosine of the angle between two vectors."""
+    return float(torch.nn.functional.cosine_similarity(a, b, dim=0))
 
 
 def normal(seed: int) -> Callable[..., Tensor]:

@@ -8,10 +8,11 @@ from natgrad import reference
 from natgrad.directions import GaussianInputs, LayerShares, euclidean, natural
 from natgrad.kernels import natural_ntk, ntk
 from natgrad.likelihoods import Bernoulli, Gaussian
+from natgrad.linalg import lstsq
 from natgrad.parametrizations import Diagonal, Direct, MatrixProduct, Network
 from natgrad.parametrizations.entries import scatter
 from natgrad.parametrizations.products import multiply, partial_products
-from natgrad.verify.identity import distance, identity, normal
+from natgrad.verify.identity import counter, distance, identity, normal
 
 
 def _logistic(seed: int, n: int, d: int) -> tuple[Tensor, Tensor]:
@@ -26,11 +27,15 @@ def _logistic(seed: int, n: int, d: int) -> tuple[Tensor, Tensor]:
     tolerance=1e-14,
 )
 def lemma_1() -> float:
-    s, y = 3 * normal(0)(7), torch.sign(normal(1)(7))
     likelihood, model, x = Bernoulli(reduction="sum"), Direct(), torch.eye(7, dtype=torch.float64)
-    gradient = distance(likelihood.gradient(s, y), reference.gradient(likelihood, model, s, (x, y)))
-    dense = reference.fisher(likelihood, model, s, x)
-    return max(gradient, distance(torch.diag(likelihood.fisher(s)[:, 0, 0]), dense))
+    worst = 0.0
+    for seed in range(3):
+        s, y = 3 * normal(seed)(7), torch.sign(normal(seed + 1)(7))
+        by_autograd = reference.gradient(likelihood, model, s, (x, y))
+        worst = max(worst, distance(likelihood.gradient(s, y), by_autograd))
+        dense = reference.fisher(likelihood, model, s, x)
+        worst = max(worst, distance(torch.diag(likelihood.fisher(s)[:, 0, 0]), dense))
+    return worst
 
 
 @identity(
@@ -40,12 +45,32 @@ def lemma_1() -> float:
     tolerance=1e-14,
 )
 def lemma_2() -> float:
-    randn = normal(2)
-    beta = randn(3, 4)
-    likelihood = Gaussian(torch.tensor([[0.25]], dtype=torch.float64), reduction="sum")
-    positions = torch.cartesian_prod(torch.arange(3), torch.arange(4))
-    dense = reference.fisher(likelihood, MatrixProduct(1), (beta,), positions)
-    return distance(4 * torch.eye(12, dtype=torch.float64), dense)
+    worst = 0.0
+    for seed, (rows, columns, variance) in enumerate(((3, 4, 0.25), (2, 2, 1.0), (5, 1, 9.0))):
+        beta = normal(seed + 2)(rows, columns)
+        noise = torch.tensor([[variance]], dtype=torch.float64)
+        positions = torch.cartesian_prod(torch.arange(rows), torch.arange(columns))
+        likelihood = Gaussian(noise, reduction="sum")
+        dense = reference.fisher(likelihood, MatrixProduct(1), (beta,), positions)
+        wanted = torch.eye(rows * columns, dtype=torch.float64) / variance
+        worst = max(worst, distance(wanted, dense))
+    return worst
+
+
+@counter(
+    "kmh21/lemmas-counter",
+    "squared gradients at the labels (the empirical Fisher) are not the Fisher of Lemmas 1 and 2",
+    source="[KMH21] Lemmas 1 and 2, labels in place of predictions",
+    exceeds=0.1,
+)
+def empirical_fisher() -> float:
+    gaps = []
+    for seed in range(3):
+        s, y = 3 * normal(seed)(7), torch.sign(normal(seed + 1)(7))
+        for likelihood in (Bernoulli(reduction="sum"), Gaussian(reduction="sum")):
+            fisher = likelihood.fisher(s)[:, 0, 0]
+            gaps.append(distance(likelihood.gradient(s, y).square(), fisher))
+    return min(gaps)
 
 
 @identity(
@@ -56,7 +81,7 @@ def lemma_2() -> float:
 )
 def moore_penrose() -> float:
     worst = 0.0
-    for seed, n in enumerate((4, 12)):
+    for seed, n in enumerate((4, 12, 6, 20)):
         batch = _logistic(seed, n, 6)
         w = normal(seed + 10)(3, 6)
         args = (Bernoulli(), Diagonal(3), w, batch)
@@ -70,18 +95,21 @@ def moore_penrose() -> float:
     source="[KMH21] (18)–(22), (22) with X̃ᵀ",
 )
 def logistic_regression() -> float:
-    x, y = _logistic(3, 20, 5)
-    beta = normal(4)(5)
-    signed, u = y[:, None] * x, y * (x @ beta)
-    fisher = signed.mT @ torch.diag(torch.sigmoid(u) * torch.sigmoid(-u)) @ signed
-    gradient = -signed.mT @ torch.sigmoid(-u)
-    likelihood = Bernoulli(reduction="sum")
-    v = natural(likelihood, Direct(), beta, (x, y))
-    return max(
-        distance(fisher, reference.fisher(likelihood, Direct(), beta, x)),
-        distance(gradient, reference.gradient(likelihood, Direct(), beta, (x, y))),
-        distance(fisher @ v, -gradient),
-    )
+    worst, likelihood = 0.0, Bernoulli(reduction="sum")
+    for seed, (n, d) in enumerate(((20, 5), (4, 7), (6, 6))):
+        x, y = _logistic(seed + 3, n, d)
+        beta = normal(seed + 4)(d)
+        signed, u = y[:, None] * x, y * (x @ beta)
+        fisher = signed.mT @ torch.diag(torch.sigmoid(u) * torch.sigmoid(-u)) @ signed
+        gradient = -signed.mT @ torch.sigmoid(-u)
+        v = natural(likelihood, Direct(), beta, (x, y))
+        worst = max(
+            worst,
+            distance(fisher, reference.fisher(likelihood, Direct(), beta, x)),
+            distance(gradient, reference.gradient(likelihood, Direct(), beta, (x, y))),
+            distance(fisher @ v, -gradient),
+        )
+    return worst
 
 
 @identity(
@@ -91,18 +119,41 @@ def logistic_regression() -> float:
     tolerance=1e-9,
 )
 def extreme_margins() -> float:
-    randn = normal(5)
+    worst = 0.0
+    for seed in range(3):
+        x, y, beta, wanted = _graded_problem(seed)
+        worst = max(worst, distance(natural(Bernoulli(), Direct(), beta, (x, y)), wanted))
+    return worst
+
+
+def _graded_problem(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return x, y and β with three margins near 500 and nine of 2000, and the direction there."""
+    randn = normal(seed + 5)
     beta, heavy, light = randn(6), randn(3, 6), randn(9, 6)
-    # Scale rows so that margins are 500 + O(1) for the heavy and 2000 for the light.
     heavy = heavy * ((500 + randn(3)) / (heavy @ beta))[:, None]
     light = light * (2000 / (light @ beta))[:, None]
-    x, y = torch.cat([heavy, light]), torch.ones(12, dtype=torch.float64)
-    v = natural(Bernoulli(), Direct(), beta, (x, y))
     # The heavy rows are independent and reach velocity 1; the light ones decide the rest.
     particular = torch.linalg.pinv(heavy) @ torch.ones(3, dtype=torch.float64)
     null = torch.linalg.svd(heavy)[2][3:].mT
     rest = torch.linalg.pinv(light @ null) @ (1 - light @ particular)
-    return distance(v, particular + null @ rest)
+    y = torch.ones(12, dtype=torch.float64)
+    return torch.cat([heavy, light]), y, beta, particular + null @ rest
+
+
+@counter(
+    "kmh21/eq24-25-counter",
+    "rows scaled by e^{−(u − u_min)/2} in double precision lose those that decide",
+    source="[KMH21] (24)–(25), weights in place of their logarithms",
+    exceeds=0.1,
+)
+def scaled_rows() -> float:
+    gaps = []
+    for seed in range(3):
+        x, _, beta, wanted = _graded_problem(seed)
+        u = x @ beta
+        weight = torch.exp((u.min() - u) / 2)
+        gaps.append(distance(lstsq(weight[:, None] * x, weight).solution, wanted))
+    return min(gaps)
 
 
 @identity(
@@ -112,17 +163,20 @@ def extreme_margins() -> float:
     tolerance=1e-13,
 )
 def diagonal_chain_rule() -> float:
-    x, y = _logistic(6, 9, 4)
-    w = normal(7)(3, 4)
-    network, likelihood = Diagonal(3), Bernoulli()
-    beta = network.hypothesis(w)
-    j = torch.cat([torch.diag(c) for c in network.partial_products(w)], dim=1)
-    gradient = j.mT @ reference.gradient(likelihood, Direct(), beta, (x, y))
-    fisher = j.mT @ reference.fisher(likelihood, Direct(), beta, x) @ j
-    return max(
-        distance(-euclidean(likelihood, network, w, (x, y)).reshape(-1), gradient),
-        distance(fisher, reference.fisher(likelihood, network, w, x)),
-    )
+    worst, likelihood = 0.0, Bernoulli()
+    for depth, (n, d) in ((2, (9, 4)), (3, (9, 4)), (4, (3, 5))):
+        x, y = _logistic(depth, n, d)
+        w, network = normal(depth + 5)(depth, d), Diagonal(depth)
+        beta = network.hypothesis(w)
+        j = torch.cat([torch.diag(c) for c in network.partial_products(w)], dim=1)
+        gradient = j.mT @ reference.gradient(likelihood, Direct(), beta, (x, y))
+        fisher = j.mT @ reference.fisher(likelihood, Direct(), beta, x) @ j
+        worst = max(
+            worst,
+            distance(-euclidean(likelihood, network, w, (x, y)).reshape(-1), gradient),
+            distance(fisher, reference.fisher(likelihood, network, w, x)),
+        )
+    return worst
 
 
 def _completion(seed: int, depth: int) -> tuple[MatrixProduct, tuple[Tensor, ...], Tensor, Tensor]:
@@ -160,16 +214,44 @@ def _one_hot(depth: int) -> tuple[float, ...]:
     source="[KMH21] §4, (48)–(51), order corrected",
 )
 def equal_share() -> float:
-    product, w, x, y = _completion(7, 3)
-    descent = scatter(product.hypothesis(w), x, y - product.predict(w, x))
-    v = natural(Gaussian(), product, w, (x, y), selection="equal_share")
+    worst = 0.0
+    for depth in (2, 3, 4):
+        product, w, x, y = _completion(depth + 4, depth)
+        descent = scatter(product.hypothesis(w), x, y - product.predict(w, x))
+        v = natural(Gaussian(), product, w, (x, y), selection="equal_share")
+        for (a, b), part in zip(_pseudo_inverses(w), v, strict=True):
+            worst = max(worst, distance(part, multiply(a, descent, b) / depth))
+    return worst
+
+
+def _pseudo_inverses(w: tuple[Tensor, ...]) -> list[tuple[Tensor | None, Tensor | None]]:
+    """Return Aᵢ⁺ and Bᵢ⁺ of every factor; None is the identity."""
     left, right = partial_products(w)
     pinv = torch.linalg.pinv
-    worst = 0.0
-    for a, b, part in zip(left, right, v, strict=True):
-        a_plus, b_plus = (None if m is None else pinv(m) for m in (a, b))
-        worst = max(worst, distance(part, multiply(a_plus, descent, b_plus) / 3))
-    return worst
+    return [
+        (None if a is None else pinv(a), None if b is None else pinv(b))
+        for a, b in zip(left, right, strict=True)
+    ]
+
+
+@counter(
+    "kmh21/eq51-counter",
+    "the printed order Bᵢᵀ⁺ ∇ Aᵢ⁺ does not move β along −∇_β L",
+    source="[KMH21] (51), as printed",
+    exceeds=0.1,
+)
+def printed_order() -> float:
+    gaps = []
+    for depth in (2, 3):
+        product = MatrixProduct(depth)
+        w = product.init_gaussian((5, 5), generator=torch.Generator().manual_seed(depth))
+        descent = normal(depth)(5, 5)
+        parts = [
+            multiply(None if b is None else b.mT, descent, a) / depth
+            for a, b in _pseudo_inverses(w)
+        ]
+        gaps.append(distance(product.push(w, tuple(parts)), descent))
+    return min(gaps)
 
 
 @identity(
@@ -181,13 +263,16 @@ def theorem_4() -> float:
     torch_module = torch.nn.Sequential(
         torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)
     ).double()
-    randn = normal(8)
-    network = Network(torch_module)
-    params = {name: 0.7 * randn(*p.shape) for name, p in network.init().items()}
-    x, y = randn(20, 4), torch.sign(randn(20))
-    v = natural(Bernoulli(), network, params, (x, y))
-    s = network.predict(params, x)[:, 0]
-    return distance(network.jvp(params, x, v)[:, 0], y / torch.sigmoid(y * s))
+    network, worst = Network(torch_module), 0.0
+    for seed in (8, 9, 10):
+        randn = normal(seed)
+        params = {name: 0.7 * randn(*p.shape) for name, p in network.init().items()}
+        x, y = randn(20, 4), torch.sign(randn(20))
+        v = natural(Bernoulli(), network, params, (x, y))
+        s = network.predict(params, x)[:, 0]
+        velocity = network.jvp(params, x, v)[:, 0]
+        worst = max(worst, distance(velocity, y / torch.sigmoid(y * s)))
+    return worst
 
 
 @identity(
@@ -277,7 +362,11 @@ def gaussian_grid(nodes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     tolerance=1e-13,
 )
 def reduction() -> float:
-    batch = _logistic(9, 9, 4)
-    w = normal(11)(2, 4)
-    mean = natural(Bernoulli(reduction="mean"), Diagonal(2), w, batch)
-    return distance(natural(Bernoulli(reduction="sum"), Diagonal(2), w, batch), mean)
+    worst = 0.0
+    for seed, (n, d) in enumerate(((9, 4), (3, 6))):
+        batch, w = _logistic(seed + 9, n, d), normal(seed + 11)(2, d)
+        mean, total = (
+            natural(Bernoulli(reduction=r), Diagonal(2), w, batch) for r in ("mean", "sum")
+        )
+        worst = max(worst, distance(total, mean))
+    return worst

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.experiments.complete.cells import Data, digest_of
-from natgrad.experiments.complete.completed import Completed, completed
+from natgrad.experiments.complete.completed import Completed, check_target, completed
 from natgrad.experiments.complete.experiment import experiment
 from natgrad.experiments.complete.fitting import Centring
 from natgrad.lab.experiment import Preset
@@ -69,6 +69,8 @@ def complete_table(
         InvalidInputError: If a file cannot be read or completed; the message says why.
         CellsFailedError: If cells failed.
     """
+    if options.save is not None:
+        check_target(options.save)  # before the work, not after
     given = Data(
         path=str(data.resolve()),
         digest=digest_of(data),

@@ -65,7 +65,7 @@ class Completed:
         Raises:
             InvalidInputError: If the ending is another.
         """
-        path = Path(path)
+        path = check_target(path)
         if path.suffix == ".csv":
             with path.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file)
@@ -76,13 +76,8 @@ class Completed:
             arrays = Arrays(row=self.rows, column=self.columns)
             arrays.add("completed", self.matrix, "row", "column")
             arrays.save(path)
-        elif path.suffix == ".parquet":
-            _write_parquet(self, path)
         else:
-            raise InvalidInputError(
-                f"a completed matrix is written as .csv, .parquet or .safetensors, not as "
-                f"{path.name!r}."
-            )
+            _write_parquet(self, path)
 
     def lines(self) -> list[str]:
         """Return a summary in sentences and a small table, for people."""
@@ -101,6 +96,23 @@ class Completed:
             f"effective rank {self.effective_rank:.3g}; singular values {top}"
             f"{', …' if len(self.singular_values) > 8 else ''}",
         ]
+
+
+def check_target(path: str | Path) -> Path:
+    """Return a path that a completed matrix can be written to.
+
+    Raises:
+        InvalidInputError: If it ends otherwise, or there is no such folder.
+    """
+    path = Path(path)
+    if path.suffix not in (".csv", ".parquet", ".safetensors"):
+        raise InvalidInputError(
+            "a completed matrix is written as .csv, .parquet or .safetensors, not as "
+            f"{path.name!r}."
+        )
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"there is no folder {path.parent} to write {path.name} to.")
+    return path
 
 
 def _write_parquet(completed: Completed, path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.kmh21 import fig3_cells as cells
-from natgrad.experiments.kmh21.fig3_responses import Floats, off_entry
+from natgrad.experiments.kmh21.fig3_responses import off_cross, off_entry
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cells import Cell
 from natgrad.lab.claims import Claim
@@ -68,16 +68,6 @@ def compute(config: Fig3, sweep: Sweep) -> Arrays:
         shape = (len(config.depths), config.seeds, *values.shape[1:])
         arrays.add(key, values.reshape(shape), "depth", "seed", *inner)
     return arrays
-
-
-def off_cross(response: Floats) -> Floats:
-    """Return the same outside the observed entry's row and column."""
-    middle = response.shape[-1] // 2
-    rest = response.copy()
-    rest[..., middle, :] = 0
-    rest[..., :, middle] = 0
-    largest: Floats = np.abs(rest).max(axis=(-2, -1)) / np.abs(response[..., middle, middle])
-    return largest
 
 
 def claims(config: Fig3, arrays: Arrays) -> Sequence[Claim]:

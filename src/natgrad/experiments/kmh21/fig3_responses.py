@@ -15,3 +15,13 @@ def off_entry(response: Floats) -> Floats:
     rest[..., middle, middle] = 0
     largest: Floats = np.abs(rest).max(axis=(-2, -1)) / np.abs(response[..., middle, middle])
     return largest
+
+
+def off_cross(response: Floats) -> Floats:
+    """Return the same outside the observed entry's row and column."""
+    middle = response.shape[-1] // 2
+    rest = response.copy()
+    rest[..., middle, :] = 0
+    rest[..., :, middle] = 0
+    largest: Floats = np.abs(rest).max(axis=(-2, -1)) / np.abs(response[..., middle, middle])
+    return largest

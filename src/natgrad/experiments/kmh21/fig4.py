@@ -9,8 +9,10 @@ import numpy as np
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.kmh21 import separable_cells as cells
 from natgrad.experiments.kmh21 import separable_variants as variants
-from natgrad.experiments.kmh21.fig4_claims import claims, departures
+from natgrad.experiments.kmh21.fig4_claims import claims
+from natgrad.experiments.kmh21.fig4_departures import departures
 from natgrad.experiments.kmh21.separable_curves import (
+    NGD,
     Key,
     curve_arrays,
     curve_cells,
@@ -73,22 +75,32 @@ class Fig4:
 
     def __post_init__(self) -> None:
         """Refuse sizes that leave a claim without a number."""
-        if not (self.dim in self.observations and self.few in self.observations):
+        needed = {self.dim, self.few, *self.path, *self.gaussian}
+        if not needed <= set(self.observations):
             raise InvalidInputError(
-                f"observations must contain dim = {self.dim} and few = {self.few}, at which "
-                f"claims are made, but are {self.observations}."
+                f"observations must contain dim, few, path and gaussian, at which claims are made "
+                f"({sorted(needed)}), but are {self.observations}."
+            )
+        below = [n for n in self.gaussian if n <= self.dim]
+        if not (self.few < self.dim and self.path and min(self.path) > self.dim and below):
+            raise InvalidInputError(
+                f"few must be below dim, path above it, and one of gaussian at most dim, but few = "
+                f"{self.few}, path = {self.path}, gaussian = {self.gaussian}, dim = {self.dim}."
             )
         if not 1 <= self.until <= self.late:
             raise InvalidInputError(
                 f"until must lie between 1 and late, but until = {self.until:g} and "
                 f"late = {self.late:g}."
             )
-        if self.few >= self.dim:
-            raise InvalidInputError(f"few must be below dim, but {self.few} ≥ {self.dim}.")
         if len(self.scales) != len(self.depths) or not {1, 2, 3, 4} <= set(self.depths):
             raise InvalidInputError(
                 "depths must contain 1 to 4 and scales have one number for each, but got "
                 f"{self.depths} and {self.scales}."
+            )
+        if self.slow_seeds > self.seeds or max(self.ratios, default=0) <= 1:
+            raise InvalidInputError(
+                f"slow_seeds must be at most seeds and one of ratios above 1, but slow_seeds = "
+                f"{self.slow_seeds}, seeds = {self.seeds}, ratios = {self.ratios}."
             )
 
 
@@ -167,7 +179,6 @@ def compute(config: Fig4, sweep: Sweep) -> Arrays:
             late = found["late", depth, seed]
             at = {name: late[name][now] for name in ("accuracy", "share")}
             found[f"EGD L={depth}", config.few, seed] = at | {"seconds": late["seconds"]}
-    path = [n for n in config.path if n > config.dim]
     arrays = curve_arrays(
         config,
         found,
@@ -175,7 +186,7 @@ def compute(config: Fig4, sweep: Sweep) -> Arrays:
         few_n=below(config),
         gaussian_n=config.gaussian,
         gaussian_time=[config.until / 100, config.until],
-        path_n=path,
+        path_n=config.path,
         slow_seed=list(range(config.slow_seeds)),
         natural_depth=[1, 2, 3, 4],
         depth_time=DEPTH_TIMES,
@@ -219,8 +230,7 @@ def _variants(config: Fig4, found: Mapping[Key, Result], arrays: Arrays) -> None
     supports = [grid(found, name, ["supports"], config.ratios, seeds)[0] for name in names]
     arrays.add("supports", np.stack(supports) / config.support_n, "limit", "ratio", "seed")
     for quantity in ("path_cosine", "path_basis", "later_basis"):
-        path = arrays.coordinates["path_n"]
-        add(quantity, quantity, (["NGD"], path, seeds), "path_n", "seed")
+        add(quantity, quantity, ([NGD], config.path, seeds), "path_n", "seed")
 
 
 def _costs(config: Fig4, found: Mapping[Key, Result], arrays: Arrays) -> None:
@@ -259,7 +269,7 @@ _QUICK = Fig4(
 _SMOKE = Fig4(
     dim=60,
     ones=4,
-    observations=(20, 40, 60, 90),
+    observations=(40, 60, 90),
     seeds=2,
     few=40,
     path=(90,),

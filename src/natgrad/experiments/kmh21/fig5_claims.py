@@ -1,20 +1,21 @@
 """What Figure 5 shows, as numbers."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from natgrad.experiments.kmh21.fig5_config import Fig5
 from natgrad.experiments.kmh21.fig5_statistics import loop_over_flow, rank_tests, start_effect
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claims import Claim, over_seeds
 from natgrad.lab.experiment import PRESETS
 
-if TYPE_CHECKING:
-    from natgrad.experiments.kmh21.fig5 import Fig5
+FULL_SIZE = ("quick", "paper")
+"""Presets with the paper's matrices; they differ in seeds and scales."""
 
 
-def claims(config: "Fig5", arrays: Arrays) -> Sequence[Claim]:
+def claims(config: Fig5, arrays: Arrays) -> Sequence[Claim]:
     """Return the claims; medians over seeds unless they say otherwise."""
     return [
         *_natural_is_trivial(config, arrays),
@@ -26,7 +27,7 @@ def claims(config: "Fig5", arrays: Arrays) -> Sequence[Claim]:
     ]
 
 
-def _natural_is_trivial(config: "Fig5", arrays: Arrays) -> list[Claim]:
+def _natural_is_trivial(config: Fig5, arrays: Arrays) -> list[Claim]:
     off_line = np.abs(arrays["ngd_test"] / arrays["ngd_trivial"] - 1)
     share = arrays["share_singular"]
     orthogonal = np.abs(arrays["share_test"][1] / arrays["share_trivial"][1] - 1)
@@ -76,6 +77,7 @@ def _natural_is_trivial(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="share-singular",
+            presets=FULL_SIZE,
             statement="equal share from the small Gaussian start meets det β = 0 (share of runs)",
             source="natgrad",
             value=float(share[0].mean()),
@@ -90,7 +92,7 @@ def _median(arrays: Arrays, name: str, *index: Any) -> dict[str, Any]:
     return over_seeds(arrays[name][index], "median")
 
 
-def _depth_completes(config: "Fig5", arrays: Arrays) -> list[Claim]:
+def _depth_completes(config: Fig5, arrays: Arrays) -> list[Claim]:
     two, three = config.depths.index(2), config.depths.index(3)
     low, high = 0, len(config.observed) - 1
     at = _nearest(config.observed, 2000)
@@ -104,6 +106,7 @@ def _depth_completes(config: "Fig5", arrays: Arrays) -> list[Claim]:
     claims = [
         Claim(
             id="depth-3",
+            presets=FULL_SIZE,
             statement=f"EGD L = 3, N = {n}: test loss",
             source="[KMH21] Figure 5",
             relation="<=",
@@ -112,6 +115,7 @@ def _depth_completes(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="depth-2",
+            presets=FULL_SIZE,
             statement=f"EGD L = 2 from α = {config.scales[small]:g}, N = {n}: test loss",
             source="[KMH21] Figure 5",
             relation="<=",
@@ -120,6 +124,7 @@ def _depth_completes(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="below-nuclear",
+            presets=FULL_SIZE,
             statement=f"both are below the minimum nuclear norm, {nuclear:.2g} (larger ratio)",
             source="[KMH21] §2.2",
             value=float(max(np.median(l3), np.median(l2)) / nuclear),
@@ -129,6 +134,7 @@ def _depth_completes(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="depth-1",
+            presets=FULL_SIZE,
             statement=f"EGD L = 1, N = {n}: test loss",
             source="[KMH21] Figure 5",
             relation=">=",
@@ -137,6 +143,7 @@ def _depth_completes(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="rank-3",
+            presets=FULL_SIZE,
             statement=f"EGD L = 3, N = {most}: effective rank",
             source="[KMH21] Figure 5",
             relation="within",
@@ -145,6 +152,7 @@ def _depth_completes(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="rank-1",
+            presets=FULL_SIZE,
             statement=f"EGD L = 1, N = {most}: effective rank",
             source="[KMH21] Figure 5",
             relation=">=",
@@ -153,6 +161,7 @@ def _depth_completes(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="few-entries",
+            presets=FULL_SIZE,
             statement=f"EGD L ≥ 3, N = {least}, is worse than predicting zero: test loss over that "
             "of zero (least over depths)",
             source="natgrad; the paper is silent",
@@ -162,6 +171,7 @@ def _depth_completes(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="rank-known",
+            presets=FULL_SIZE,
             statement="β = UV of the true rank, N = "
             f"{config.observed[_nearest(config.observed, 1500)]}: test loss over that of EGD L = 3",
             source="natgrad; the baseline of [KMH21] §2.2",
@@ -181,7 +191,7 @@ def _nearest(values: Sequence[float], wanted: float) -> int:
     return int(np.argmin(np.abs(np.log(np.asarray(values)) - np.log(wanted))))
 
 
-def _initialisation(config: "Fig5", arrays: Arrays) -> list[Claim]:
+def _initialisation(config: Fig5, arrays: Arrays) -> list[Claim]:
     p, effect = rank_tests(config, arrays), start_effect(config, arrays)
     losses = np.log10(np.median(arrays["init_test"], axis=-1))  # start, N
     depths = np.array([depth for depth, _ in config.collapsed])
@@ -232,13 +242,14 @@ def _initialisation(config: "Fig5", arrays: Arrays) -> list[Claim]:
     ]
 
 
-def _natural_otherwise(config: "Fig5", arrays: Arrays) -> list[Claim]:
+def _natural_otherwise(config: Fig5, arrays: Arrays) -> list[Claim]:
     ratio = arrays["grid_test"] / arrays["grid_trivial"]  # depth, scale, step, damping, seed
     undamped = [k for k, value in enumerate(config.grid_dampings) if value == 0]
     three, most = config.natural_depths.index(3), config.few_observed[-1]
     return [
         Claim(
             id="grid-search",
+            presets=FULL_SIZE,
             statement="no setting of NGD beats EGD L = 1: least test loss over that of EGD L = 1",
             source="[KMH21] §4: “no setting where NGD would achieve non-trivial performance”",
             value=float(np.median(ratio, axis=-1).min()),
@@ -249,6 +260,7 @@ def _natural_otherwise(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="grid-undamped",
+            presets=FULL_SIZE,
             statement="without damping no setting does",
             source="[KMH21] §4",
             value=float(np.median(ratio[..., undamped, :], axis=-1).min()),
@@ -258,6 +270,7 @@ def _natural_otherwise(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="sample-fisher",
+            presets=FULL_SIZE,
             statement="NGD with the Fisher of the observed entries, as §2.3 defines it, fails to "
             f"generalise: test loss at L = 3, N = {most}",
             source="[KMH21] §2.3, §4",
@@ -279,7 +292,7 @@ def _natural_otherwise(config: "Fig5", arrays: Arrays) -> list[Claim]:
     ]
 
 
-def _dynamics(config: "Fig5", arrays: Arrays) -> list[Claim]:
+def _dynamics(config: Fig5, arrays: Arrays) -> list[Claim]:
     ranks = np.median(arrays["products_rank"], axis=0)
     deep = config.product_depths[-1]
     return [
@@ -304,6 +317,7 @@ def _dynamics(config: "Fig5", arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="random-products",
+            presets=FULL_SIZE,
             statement=f"a product of {deep} Gaussian matrices has a lower effective rank than one "
             "matrix (ratio)",
             source="[KMH21] §5.2",
@@ -315,7 +329,7 @@ def _dynamics(config: "Fig5", arrays: Arrays) -> list[Claim]:
     ]
 
 
-def _speed(config: "Fig5", arrays: Arrays) -> list[Claim]:
+def _speed(config: Fig5, arrays: Arrays) -> list[Claim]:
     agree, many = arrays["race_agree"], len(config.race)
     return [
         Claim(

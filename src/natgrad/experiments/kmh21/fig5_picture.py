@@ -10,6 +10,12 @@ from natgrad.lab.arrays import Arrays
 from natgrad.lab.figures import INK, PALETTE, band, label_ticks, look
 
 _UV = {"color": "#009E73", "marker": "*", "linestyle": (0, (4, 1.5))}
+_SHARE: dict[str, Any] = {
+    "color": "#D55E00",
+    "marker": ".",
+    "linestyle": (0, (1, 1.5)),
+    "linewidth": 1.0,
+}
 _SAMPLE = {2: ("#E69F00", "s"), 3: ("#A65E00", "^")}
 _SCALES = ("#8CC6DE", "#2072B2", "#0B1F47")
 _NOTE: dict[str, Any] = {"fontsize": 7.5, "color": INK}
@@ -25,7 +31,7 @@ def picture(arrays: Arrays) -> Figure:
     _losses(middle, arrays)
     _starts(right, arrays)
     handles, labels = middle.get_legend_handles_labels()
-    first.legend(handles, labels, loc="outside lower center", ncols=len(labels), columnspacing=1.2)
+    first.legend(handles, labels, loc="outside lower center", ncols=4, columnspacing=1.6)
     depths = arrays.coordinates["depth"]
     for k, axes in enumerate(np.atleast_1d(second.subplots(1, len(depths), sharey=True))):
         _scales(axes, arrays, k)
@@ -57,9 +63,10 @@ def _ranks(axes: Axes, arrays: Arrays) -> None:
         band(axes, n, arrays["egd_rank"][k, 0].T, centre="median", **look(f"EGD L={depth}"))
     band(axes, n, arrays["nuclear_rank"].T, centre="median", **look("min nuclear norm"))
     band(axes, n, arrays["uv_rank"].T, centre="median", **_UV)
+    _shares(axes, arrays, "rank")
     axes.set_ylabel("effective rank")
     axes.set_yscale("log")
-    ticks = [t for t in (2, 5, 10, 20, 50, 70) if t <= 1.3 * arrays["direct_rank"].max()]
+    ticks = [t for t in (2, 5, 10, 20, 50, 100) if t <= 1.5 * arrays["direct_rank"].max()]
     label_ticks(axes.yaxis, ticks)
     axes.set_title("Depth finds low rank, NGD does not")
     _against_n(axes, arrays)
@@ -87,10 +94,19 @@ def _losses(axes: Axes, arrays: Arrays) -> None:
     name = "min nuclear norm"
     band(axes, n, arrays["nuclear_test"].T, centre="median", label=name, **look(name))
     band(axes, n, arrays["uv_test"].T, centre="median", label="UV of true rank", **_UV)
+    _shares(axes, arrays, "test", label="NGD, equal share, orthogonal start")
     _loss_axis(axes)
     axes.set_ylim(bottom=max(1e-6, axes.get_ylim()[0]))  # exact recovery is off the scale
     axes.set_title(f"Test loss, scale α = {alpha:g}")
     _against_n(axes, arrays)
+
+
+def _shares(axes: Axes, arrays: Arrays, key: str, **options: Any) -> None:
+    """Draw equal-share NGD from orthogonal factors, runs that lost a rank left out."""
+    values = np.where(arrays["share_singular"][1, -1], np.nan, arrays[f"share_{key}"][1, -1])
+    kept = ~np.isnan(values).all(axis=-1)
+    x = np.asarray(arrays.coordinates["few_n"])[kept]
+    axes.plot(x, np.nanmedian(values[kept], axis=-1), **_SHARE, **options)
 
 
 def _legend_below(axes: Axes, room: float) -> None:
@@ -237,7 +253,7 @@ def _dynamics(axes: Axes, arrays: Arrays, k: int) -> None:
     axes.set_title(f"Singular values, EGF L = {depth}")
     axes.set_xlabel("time t")
     if depth > 1:
-        drift = f"balance drifts by {arrays['dynamics_drift'][k]:.0e}"
+        drift = f"balance drifts\nby {arrays['dynamics_drift'][k]:.0e}"
         axes.text(0.04, 0.94, drift, transform=axes.transAxes, va="top", **_NOTE)
     if k == 0:
         axes.set_ylabel("singular value of β")

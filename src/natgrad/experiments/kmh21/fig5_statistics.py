@@ -1,17 +1,13 @@
 """Numbers behind the claims of Figure 5: rank tests, effects of starts, the loop's cost."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from natgrad.experiments.kmh21.fig5_config import Fig5
 from natgrad.experiments.kmh21.fig5_further_cells import EDGE
 from natgrad.lab.arrays import Arrays
 
-if TYPE_CHECKING:
-    from natgrad.experiments.kmh21.fig5 import Fig5
 
-
-def rank_tests(config: "Fig5", arrays: Arrays) -> dict[str, float]:
+def rank_tests(config: Fig5, arrays: Arrays) -> dict[str, float]:
     """Return p-values for an effect of the depth that the start was collapsed from.
 
     Unpaired tests compare conditions at each N (Kruskal and Wallis for three starts, Mann and
@@ -32,7 +28,7 @@ def rank_tests(config: "Fig5", arrays: Arrays) -> dict[str, float]:
     return {"unpaired": min(1.0, min(unpaired) * len(unpaired)), "L2": paired[0], "L3": paired[1]}
 
 
-def start_effect(config: "Fig5", arrays: Arrays) -> dict[int, float]:
+def start_effect(config: Fig5, arrays: Arrays) -> dict[int, float]:
     """Return the factor on the test loss from the shallowest to the deepest start, by depth."""
     effect = {}
     for depth in (2, 3):
@@ -42,7 +38,7 @@ def start_effect(config: "Fig5", arrays: Arrays) -> dict[int, float]:
     return effect
 
 
-def loop_over_flow(config: "Fig5", arrays: Arrays) -> float:
+def loop_over_flow(config: Fig5, arrays: Arrays) -> float:
     """Return the time an autograd loop would take for the EGD cells, over that of the flows.
 
     A loop that is stable takes at least t · radius / 1.8 steps to the time t at which a flow

@@ -8,11 +8,11 @@ import numpy as np
 
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.kmh21 import separable_cells as cells
-from natgrad.experiments.kmh21.fig4_claims import Table
 from natgrad.experiments.kmh21.separable_curves import (
     NGD,
     POPULATION,
     Key,
+    Table,
     curve_arrays,
     curve_cells,
     grid,

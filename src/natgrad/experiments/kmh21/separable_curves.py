@@ -139,3 +139,36 @@ def curve_arrays(config: Sizes, found: Mapping[Key, Result], **more: Any) -> Arr
     arrays.add("logit_labels", labels[0], "datum")
     arrays.add("logit_error", np.abs(slopes[:, -1] - labels).max(axis=1), "seed")
     return arrays
+
+
+class Table:
+    """A quantity of `arrays` by method and number of data: one number a seed.
+
+    Example:
+        >>> arrays = Arrays(method=["NGD"], n=[5])
+        >>> arrays.add("accuracy", [[[0.6, 0.7]]], "method", "n", "seed")
+        >>> Table(arrays)("NGD", 5).tolist()
+        [0.6, 0.7]
+    """
+
+    def __init__(self, arrays: Arrays, quantity: str = "accuracy") -> None:
+        self._values = arrays[quantity]
+        self._methods = arrays.coordinates["method"]
+        self.observations: list[int] = arrays.coordinates["n"]
+
+    def __call__(self, method: str, n: int) -> npt.NDArray[np.float64]:
+        """Return one number a seed."""
+        values: npt.NDArray[np.float64] = self._values[
+            self._methods.index(method), self.observations.index(n)
+        ]
+        return values
+
+    def best_gap(self, method: str, others: Sequence[str], least: int) -> Any:
+        """Return the largest, over N ≥ least and others, of mean(method) − mean(other), by seed."""
+        gaps = [
+            self(method, n) - self(other, n)
+            for n in self.observations
+            if n >= least
+            for other in others
+        ]
+        return max(gaps, key=lambda gap: float(gap.mean()))

@@ -1,0 +1,303 @@
+"""Tables with a column of labels, read from CSV or Parquet: two classes, numbers as features."""
+
+import csv
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import InvalidInputError, LabelError
+
+Columns = Mapping[str, Sequence[Any]]
+"""A table as read: columns by name, all of one length."""
+
+Floats = npt.NDArray[np.float64]
+
+_MISSING = frozenset(("", "nan", "na", "n/a", "null", "none", "?"))
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Features and labels of two classes.
+
+    Attributes:
+        names: Names of the features.
+        x: Features, shape `(n, d)`.
+        y: −1 for the first class, +1 for the second, shape `(n,)`.
+        classes: The labels of the two classes.
+        notes: Sentences on what was left out.
+    """
+
+    names: tuple[str, ...]
+    x: Floats
+    y: Floats
+    classes: tuple[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def read_columns(path: str | Path) -> Columns:
+    r"""Return all columns of a CSV file with a header, or of a Parquet file.
+
+    CSV may be separated by comma, semicolon or tab, and is read without pandas; Parquet needs
+    pyarrow, which the extra `natgrad[tables]` brings.
+
+    Raises:
+        InvalidInputError: If the file cannot be read so.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("age;ill\n30;no\n50;yes\n")
+        ...     file.flush()
+        ...     read_columns(file.name)
+        {'age': ['30', '50'], 'ill': ['no', 'yes']}
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}.")
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return _parquet(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            head = file.readline()
+            file.seek(0)
+            delimiter = max(",;\t", key=head.count)
+            lines = [line for line in csv.reader(file, delimiter=delimiter, strict=True) if line]
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise InvalidInputError(f"{path} cannot be read as CSV in UTF-8: {error}.") from error
+    return _by_column(lines, path)
+
+
+def _by_column(lines: list[list[str]], path: Path) -> Columns:
+    if len(lines) < 2:
+        raise InvalidInputError(f"{path} must have a header and at least one more line.")
+    header = [name.strip() for name in lines[0]]
+    _refuse_twins(header, path)
+    for number, line in enumerate(lines[1:], 2):
+        if len(line) != len(header):
+            raise InvalidInputError(
+                f"{path}, line {number}: {len(line)} fields where the header has {len(header)}."
+            )
+    return dict(zip(header, (list(c) for c in zip(*lines[1:], strict=True)), strict=True))
+
+
+def _refuse_twins(names: Sequence[str], path: Path) -> None:
+    twins = sorted({name for name in names if names.count(name) > 1})
+    if twins:
+        raise InvalidInputError(f"{path} has more than one column {twins[0]!r}; rename one.")
+
+
+def _parquet(path: Path) -> Columns:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InvalidInputError(
+            f"reading {path} needs pyarrow: pip install 'natgrad[tables]', or write the table as "
+            "CSV."
+        ) from error
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{path} cannot be read as Parquet: {error}") from error
+    _refuse_twins(table.column_names, path)
+    return {name: table.column(name).to_pylist() for name in table.column_names}
+
+
+def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = None) -> Labelled:
+    """Return features and labels; what cannot be used is left out, and the notes say so.
+
+    Args:
+        columns: The table.
+        label: The column of labels.
+        classes: Two labels to tell apart; rows of other classes are left out.
+
+    Raises:
+        InvalidInputError: If nothing is left to learn from.
+        LabelError: If there are not two classes.
+
+    Example:
+        >>> table = {"age": list("35246?"), "name": list("abcdef"), "ill": ["no", "yes"] * 3}
+        >>> found = labelled(table, "ill")
+        >>> found.x[:, 0].tolist(), found.y.tolist(), found.classes
+        ([3.0, 5.0, 2.0, 4.0, 6.0], [-1.0, 1.0, -1.0, 1.0, -1.0], ('no', 'yes'))
+        >>> for note in found.notes:
+        ...     print(note)
+        Column 'name' holds text and was left out; encode it as numbers to use it.
+        1 of 6 rows has missing values and was left out.
+    """
+    _require(columns, [label])
+    marks = [as_label(value) for value in columns[label]]
+    chosen = _two(marks, label, classes)
+    notes: list[str] = []
+    keep = np.array([mark in chosen for mark in marks])
+    _note_rows(notes, keep, f"no label {chosen[0]!r} or {chosen[1]!r}")
+    names, x = _features(columns, label, notes)
+    whole = ~np.isnan(x).any(axis=1)
+    _note_rows(notes, whole | ~keep, "missing values")
+    keep &= whole
+    names, x = _varying(names, x[keep], notes)
+    y = np.array([1.0 if mark == chosen[1] else -1.0 for mark in marks])[keep]
+    for value, name in ((-1, chosen[0]), (1, chosen[1])):
+        if int((y == value).sum()) < 2:
+            raise LabelError(
+                f"class {name!r} of column {label!r} has {int((y == value).sum())} usable rows; "
+                "at least 2 are needed."
+            )
+    return Labelled(names, x, y, chosen, tuple(notes))
+
+
+def matching(columns: Columns, like: Labelled, label: str | None) -> tuple[Floats, Floats, int]:
+    """Return features, labels and the number of rows left out, of a further table.
+
+    Args:
+        columns: The table; it must have all features of `like`.
+        like: What they must match.
+        label: The column of labels, or None for unlabelled rows (whose labels are then NaN).
+
+    Raises:
+        InvalidInputError: If a column is missing or holds text, or no row is left.
+
+    Example:
+        >>> like = labelled({"age": ["30", "50", "40", "60"], "ill": ["no", "yes"] * 2}, "ill")
+        >>> matching({"age": ["35", ""]}, like, None)
+        (array([[35.]]), array([nan]), 1)
+    """
+    _require(columns, [*like.names, *([label] if label is not None else [])])
+    values = [_numbers(columns[name], name) for name in like.names]
+    for name, value in zip(like.names, values, strict=True):
+        if value is None:
+            raise InvalidInputError(f"column {name!r} holds text here, but numbers in the data.")
+    x = np.stack([value for value in values if value is not None], axis=1)
+    keep = ~np.isnan(x).any(axis=1)
+    y = np.full(len(x), math.nan)
+    if label is not None:
+        marks = [as_label(value) for value in columns[label]]
+        y[:] = [{like.classes[0]: -1.0, like.classes[1]: 1.0}.get(m, math.nan) for m in marks]
+        keep &= ~np.isnan(y)
+    if not keep.any():
+        first, second = like.classes
+        lacks = "" if label is None else f", or a label {first!r} or {second!r}"
+        raise InvalidInputError(
+            f"no row of the further table can be used: each lacks a feature{lacks}."
+        )
+    return x[keep], y[keep], int((~keep).sum())
+
+
+def as_label(value: Any) -> str:
+    """Return the text of a label; whole numbers without a point, missing ones empty.
+
+    Example:
+        >>> as_label(1.0), as_label(" yes "), as_label(None), as_label("1.0")
+        ('1', 'yes', '', '1')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    text = str(value).strip()
+    if text.lower() in _MISSING:
+        return ""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return str(int(number)) if math.isfinite(number) and number == int(number) else text
+
+
+def _two(marks: list[str], label: str, classes: tuple[str, str] | None) -> tuple[str, str]:
+    """Return the two classes, the smaller first unless they were given."""
+    found = sorted(set(marks) - {""}, key=_order)
+    if classes is not None:
+        wanted = (as_label(classes[0]), as_label(classes[1]))
+        for name in wanted:
+            if name not in found:
+                raise LabelError(f"column {label!r} has no label {name!r}; it has {_some(found)}.")
+        if wanted[0] == wanted[1]:
+            raise LabelError(f"two different classes are needed, but both are {wanted[0]!r}.")
+        return wanted
+    if len(found) != 2:
+        hint = (
+            "Name two of them as classes." if len(found) > 2 else "There is nothing to tell apart."
+        )
+        raise LabelError(
+            f"column {label!r} must hold two labels, but holds {len(found)}: {_some(found)}. {hint}"
+        )
+    return found[0], found[1]
+
+
+def _order(mark: str) -> tuple[int, float, str]:
+    try:
+        return (0, float(mark), mark)
+    except ValueError:
+        return (1, 0.0, mark)
+
+
+def _some(found: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in found[:8])
+    return (shown or "none") + (", …" if len(found) > 8 else "")
+
+
+def _require(columns: Columns, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in columns:
+            near = difflib.get_close_matches(name, list(columns), n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are {_some(list(columns))}."
+            raise InvalidInputError(f"there is no column {name!r}. {hint}")
+
+
+def _features(columns: Columns, label: str, notes: list[str]) -> tuple[tuple[str, ...], Floats]:
+    numbers = {name: _numbers(columns[name], name) for name in columns if name != label}
+    texts = [name for name, value in numbers.items() if value is None]
+    _note_columns(notes, texts, "text", "; encode it as numbers to use it")
+    kept = {name: value for name, value in numbers.items() if value is not None}
+    if not kept:
+        raise InvalidInputError(
+            f"besides the labels in {label!r} there must be columns of numbers, but there are none."
+        )
+    return tuple(kept), np.stack(list(kept.values()), axis=1)
+
+
+def _numbers(values: Sequence[Any], name: str) -> Floats | None:
+    """Return a column as numbers, NaN where missing; None if it holds text."""
+    out = np.empty(len(values))
+    for k, value in enumerate(values):
+        if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
+            out[k] = math.nan
+            continue
+        try:
+            out[k] = float(value)
+        except (TypeError, ValueError):
+            return None
+    if np.isinf(out).any():
+        raise InvalidInputError(f"column {name!r} holds an infinite number.")
+    return out
+
+
+def _varying(names: tuple[str, ...], x: Floats, notes: list[str]) -> tuple[tuple[str, ...], Floats]:
+    if len(x) == 0:
+        raise InvalidInputError(
+            "every row has missing values: fill them in, or leave out the columns that lack most."
+        )
+    varies = (x != x[0]).any(axis=0)
+    _note_columns(notes, [n for n, v in zip(names, varies, strict=True) if not v], "one value", "")
+    if not varies.any():
+        raise InvalidInputError("every feature is constant: there is nothing to learn from.")
+    return tuple(n for n, v in zip(names, varies, strict=True) if v), x[:, varies]
+
+
+def _note_columns(notes: list[str], names: Sequence[str], what: str, advice: str) -> None:
+    if len(names) == 1:
+        notes.append(f"Column {names[0]!r} holds {what} and was left out{advice}.")
+    elif names:
+        many = advice.replace(" it", " them")
+        notes.append(f"{len(names)} columns hold {what} and were left out{many}: {_some(names)}.")
+
+
+def _note_rows(notes: list[str], keep: npt.NDArray[np.bool_], what: str) -> None:
+    out = int((~keep).sum())
+    if out:
+        has, was = ("has", "was") if out == 1 else ("have", "were")
+        notes.append(f"{out} of {len(keep)} rows {has} {what} and {was} left out.")

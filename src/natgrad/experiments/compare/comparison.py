@@ -1,0 +1,217 @@
+"""The front door: `natgrad.compare`."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.tables import Labelled, as_label, labelled
+from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.experiments.compare import cells
+from natgrad.experiments.compare.experiment import Compare, compute, experiment, notes
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.cells import Cell, Result
+
+_LABEL = "label"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Separators of one table, compared.
+
+    Attributes:
+        kind: "separable", "quasi-separable" or "not separable".
+        rank: Rank of the inputs, the intercept counted.
+        rank_deficient: Whether that is below the number of columns.
+        methods: Names of the methods.
+        accuracy: Held-out accuracy by method; NaN where the method has no answer.
+        interval: Its 95 % confidence interval.
+        spread: Its standard deviation over folds; NaN with a test table.
+        margin: min yₙ xₙ·β / ‖β‖ of fits to all rows.
+        features_used: How many features carry 99 % of ‖β‖².
+        angles: Degrees between the separators, shape `(methods, methods)`.
+        coefficients: β/‖β‖ of the fits to all rows, shape `(methods, features)`.
+        features: Names of the columns of `coefficients`.
+        notes: Sentences: the kind of data, what was left out, what the numbers mean.
+    """
+
+    kind: str
+    rank: int
+    rank_deficient: bool
+    methods: tuple[str, ...]
+    accuracy: dict[str, float]
+    interval: dict[str, tuple[float, float]]
+    spread: dict[str, float]
+    margin: dict[str, float]
+    features_used: dict[str, float]
+    angles: npt.NDArray[np.float64]
+    coefficients: npt.NDArray[np.float64]
+    features: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """Return a summary in sentences and a table, for people."""
+        reference = self.methods[0]
+        head = f"{'':<15} accuracy (95 % interval)     margin    features   angle to {reference}"
+        rows = []
+        for k, name in enumerate(self.methods):
+            if np.isnan(self.accuracy[name]):
+                rows.append(f"{name:<15} none: the data are {self.kind}")
+                continue
+            low, high = self.interval[name]
+            text = f"{100 * self.accuracy[name]:5.1f} % ({100 * low:.1f}–{100 * high:.1f})"
+            rows.append(
+                f"{name:<15} {text:<25} {self.margin[name]:>9.3g} {self.features_used[name]:>8.0f}"
+                f" {self.angles[k, 0]:>9.1f}°"
+            )
+        return [*self.notes, "", head, *rows]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def compare(
+    x: Any,
+    y: Sequence[Any] | npt.ArrayLike,
+    *,
+    test: tuple[Any, Any] | None = None,
+    unlabelled: Any = None,
+    names: Sequence[str] | None = None,
+    classes: tuple[str, str] | None = None,
+    **options: Any,
+) -> Comparison:
+    """Compare what EGD at each depth, NGD and their limits make of data of two classes.
+
+    Data of every kind are taken: separable, quasi-separable, not separable, rank-deficient; the
+    answer says which.
+
+    Args:
+        x: Features, `(n, d)`: an array, a tensor or a data frame. Rows with NaN are left out.
+        y: Labels, any two values.
+        test: Features and labels to judge by; without them, cross-validation.
+        unlabelled: Further inputs over which the population Fisher is averaged.
+        names: Names of the features; default those of a data frame, or numbers.
+        classes: Two labels to tell apart, if there are more; the second counts as +1.
+        options: Fields of `natgrad.experiments.compare.experiment.Compare`: `depths`, `until`,
+            `natural_until`, `scale`, `standardise`, `intercept`, `folds`, `seed`.
+
+    Raises:
+        InvalidInputError: If there is nothing to compare; the message says why.
+
+    Example:
+        >>> x = np.array([[2.0, 1.0], [1.0, 2.0], [3.0, 1.5], [-1.0, -2.0], [-2.0, 0.5], [-1, -1]])
+        >>> found = compare(x, ["a", "a", "a", "b", "b", "b"], depths=(1, 2), folds=2)
+        >>> found.kind, found.accuracy["EGD L=1"]
+        ('separable', 1.0)
+    """
+    columns = _columns(x, names)
+    table = labelled(columns | {_LABEL: _labels(y, columns)}, _LABEL, classes=classes)
+    judged = None
+    if test is not None:
+        further = _columns(test[0], tuple(columns))
+        judged = further | {_LABEL: _labels(test[1], further)}
+    inputs = None if unlabelled is None else _columns(unlabelled, tuple(columns))
+    loaded = cells.gather(table, judged, inputs, _LABEL)
+    data = cells.Data(path="", digest=_digest(loaded), label=_LABEL)
+    config = experiment(data, **options).presets["quick"]
+    cells.load.cache_clear()
+    cells.give(loaded, data)
+    return comparison(config, compute(config, _here))
+
+
+def data_of(
+    path: str | Path,
+    label: str,
+    *,
+    test: str | Path | None = None,
+    unlabelled: str | Path | None = None,
+    classes: tuple[str, str] | None = None,
+) -> cells.Data:
+    """Return tables in files as an experiment takes them, hashed.
+
+    Raises:
+        InvalidInputError: If a file is missing.
+    """
+    further = {
+        "test_path": None if test is None else str(test),
+        "test_digest": None if test is None else cells.digest_of(test),
+        "unlabelled_path": None if unlabelled is None else str(unlabelled),
+        "unlabelled_digest": None if unlabelled is None else cells.digest_of(unlabelled),
+    }
+    digest = cells.digest_of(path)
+    return cells.Data(path=str(path), digest=digest, label=label, classes=classes, **further)
+
+
+def comparison(config: Compare, arrays: Arrays) -> Comparison:
+    """Return what the arrays of an experiment say."""
+    methods = tuple(arrays.coordinates["method"])
+
+    def by_method(values: npt.ArrayLike) -> dict[str, float]:
+        return dict(zip(methods, np.asarray(values, dtype=np.float64).tolist(), strict=True))
+
+    low, high = arrays["accuracy_low"].tolist(), arrays["accuracy_high"].tolist()
+    spread = np.full(len(methods), np.nan)
+    if "fold_accuracy" in arrays:
+        spread = arrays["fold_accuracy"].std(axis=1, ddof=1)
+    features = tuple(arrays.coordinates["feature"])
+    return Comparison(
+        kind=cells.KINDS[int(arrays["kind"])],
+        rank=int(arrays["rank"]),
+        rank_deficient=int(arrays["rank"]) < len(features),
+        methods=methods,
+        accuracy=by_method(arrays["accuracy"]),
+        interval=dict(zip(methods, zip(low, high, strict=True), strict=True)),
+        spread=by_method(spread),
+        margin=by_method(arrays["margin"]),
+        features_used=by_method(arrays["features_used"]),
+        angles=arrays["angle"],
+        coefficients=arrays["coefficients"],
+        features=features,
+        notes=tuple(notes(config, arrays)),
+    )
+
+
+def _columns(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
+    """Return an array or a data frame by columns."""
+    if names is None and hasattr(x, "columns"):
+        names = [str(name) for name in x.columns]
+    try:
+        array = np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"features must be numbers: {error}.") from error
+    if array.ndim != 2 or 0 in array.shape:
+        raise ShapeError(
+            f"features must have shape (n, d) with rows and columns, but have {array.shape}."
+        )
+    names = [str(k) for k in range(array.shape[1])] if names is None else list(names)
+    if len(names) != array.shape[1] or len(set(names)) < len(names) or _LABEL in names:
+        raise InvalidInputError(
+            f"{array.shape[1]} different names of features are needed, none of them {_LABEL!r}, "
+            f"but {len(names)} came: {names[:8]}."
+        )
+    return {name: array[:, k] for k, name in enumerate(names)}
+
+
+def _labels(y: Any, columns: dict[str, Any]) -> list[str]:
+    marks = [as_label(value) for value in np.asarray(y).ravel().tolist()]
+    rows = len(next(iter(columns.values())))
+    if len(marks) != rows:
+        raise ShapeError(f"there are {rows} rows of features, but {len(marks)} labels.")
+    return marks
+
+
+def _digest(loaded: cells.Loaded) -> str:
+    hasher = hashlib.sha256()
+    train: Labelled = loaded.train
+    for array in (train.x, train.y, *(loaded.test or ()), loaded.unlabelled):
+        hasher.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return hasher.hexdigest()
+
+
+def _here(cells: Sequence[Cell], title: str = "") -> list[Result]:
+    """Run cells one after the other in this process."""
+    return [cell.run() for cell in cells]

@@ -1,0 +1,250 @@
+"""Comparing separators on a user's table, as an experiment."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import InvalidInputError
+from natgrad.experiments.compare import cells
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.cells import Cell, Result
+from natgrad.lab.claims import Claim
+from natgrad.lab.experiment import PRESETS, Experiment, Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_Z = 1.959963984540054  # of a 95 % interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare:
+    """How to compare separators on a table."""
+
+    data: cells.Data
+    """The table, the column of labels, and further tables."""
+    depths: tuple[int, ...] = (1, 2, 3, 4)
+    """Depths L of EGD."""
+    until: float = 1e6
+    """Final time of EGD, on the mean loss."""
+    natural_until: float = 10.0
+    """Final time of NGD; its limit is computed apart."""
+    scale: float = 0.1
+    """Initial value of all factors of EGD but the first, which starts at zero."""
+    standardise: bool = True
+    """Centre features and divide them by their standard deviations."""
+    intercept: bool = True
+    """Add a constant feature."""
+    folds: int = 5
+    """Parts of the cross-validation, when no test table is given."""
+    seed: int = 0
+    """Seed of the cross-validation."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be fitted."""
+        if not self.depths or min(self.depths) < 1 or len(set(self.depths)) < len(self.depths):
+            raise InvalidInputError(
+                f"depths must be different whole numbers from 1 on, but are {self.depths}."
+            )
+        for name in ("until", "natural_until", "scale"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise InvalidInputError(f"{name} must be positive and finite, but is {value}.")
+        if self.folds < 2:
+            raise InvalidInputError(f"folds must be 2 or more, but is {self.folds}.")
+
+    @property
+    def how(self) -> cells.Prepared:
+        """Return how rows become inputs."""
+        return cells.Prepared(
+            standardise=self.standardise,
+            intercept=self.intercept,
+            folds=self.folds,
+            seed=self.seed,
+        )
+
+
+def experiment(data: cells.Data, **options: Any) -> Experiment[Compare]:
+    """Return the experiment for a table.
+
+    Raises:
+        InvalidInputError: If there is no such option.
+    """
+    stem = Path(data.path).stem if data.path else "table"
+    try:
+        config = Compare(data=data, **options)
+    except TypeError as error:
+        raise InvalidInputError(f"compare takes no such option: {error}.") from error
+    return Experiment(
+        name=f"compare/{stem}",
+        title=f"Separators of {stem}: EGD at each depth, NGD, and where they tend",
+        source="natgrad compare",
+        presets=dict.fromkeys(PRESETS, config),
+        minutes=dict.fromkeys(PRESETS, 1.0),
+        compute=compute,
+        claims=claims,
+        draw=draw,
+        departures=lambda config, arrays: notes(config, arrays),
+    )
+
+
+def compute(config: Compare, sweep: Sweep) -> Arrays:
+    """Return accuracies, margins, angles and coefficients of all methods."""
+    loaded = cells.load(config.data)  # bad tables are refused here, not by a worker
+    splits = _splits(config, loaded)
+    names = cells.methods(config.depths)
+    asked = {
+        (fold, name): Cell(
+            cells.fit,
+            cells.Fit(
+                data=config.data,
+                how=config.how,
+                method=name,
+                fold=fold,
+                until=config.until,
+                natural_until=config.natural_until,
+                scale=config.scale,
+            ),
+            f"{name}, {'all rows' if fold is None else f'fold {fold + 1}'}",
+        )
+        for fold in (None, *splits)
+        for name in names
+    }
+    question = Cell(cells.kind, cells.Kind(data=config.data, how=config.how), "kind of data")
+    answer, *fits = sweep([question, *asked.values()], "fits")
+    found = dict(zip(asked, fits, strict=True))
+    features = [*(["intercept"] if config.intercept else []), *loaded.train.names]
+    arrays = Arrays(method=names, other=names, feature=features, fold=list(range(len(splits))))
+    _judge(arrays, found, names, splits)
+    _describe(arrays, found, names, config.intercept)
+    for name, value in answer.items():
+        arrays.add(name, value)
+    arrays.add("rows", len(loaded.train.y))
+    return arrays
+
+
+def _splits(config: Compare, loaded: cells.Loaded) -> list[int]:
+    if loaded.test is not None:
+        return []
+    fewest = min(int((loaded.train.y == value).sum()) for value in (-1, 1))
+    if fewest < config.folds:
+        raise InvalidInputError(
+            f"{config.folds} folds need as many rows of each class, but one has {fewest}. Give "
+            "fewer folds, or a test table."
+        )
+    return list(range(config.folds))
+
+
+def _judge(
+    arrays: Arrays, found: dict[Any, Result], names: Sequence[str], splits: Sequence[int]
+) -> None:
+    """Add accuracy on held-out rows, with its interval, and its spread over folds."""
+    held: Sequence[int | None] = splits or [None]
+    rights = [[found[fold, name]["right"] for fold in held] for name in names]
+    pooled = [np.concatenate(right) for right in rights]
+    accuracy = np.array([right.mean() for right in pooled])
+    arrays.add("accuracy", accuracy, "method")
+    low, high = wilson(accuracy, len(pooled[0]))
+    arrays.add("accuracy_low", low, "method")
+    arrays.add("accuracy_high", high, "method")
+    arrays.add("judged_rows", len(pooled[0]))
+    if splits:
+        by_fold = np.array([[right.mean() for right in folds] for folds in rights])
+        arrays.add("fold_accuracy", by_fold, "method", "fold")
+
+
+def wilson(share: npt.ArrayLike, n: int) -> tuple[Any, Any]:
+    """Return the 95 % confidence interval of a share of n (Wilson 1927).
+
+    Example:
+        >>> low, high = wilson(1.0, 20)
+        >>> round(float(low), 3), round(float(high), 3)
+        (0.839, 1.0)
+    """
+    p, z = np.asarray(share, dtype=np.float64), _Z
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
+
+
+def _describe(
+    arrays: Arrays, found: dict[Any, Result], names: Sequence[str], intercept: bool
+) -> None:
+    """Add what the fits to all rows look like."""
+    fits = [found[None, name] for name in names]
+    beta = np.stack([fit["beta"] for fit in fits])
+    unit = beta / np.linalg.norm(beta, axis=1, keepdims=True)
+    cosine = np.clip(unit @ unit.T, -1, 1)
+    arrays.add("angle", np.degrees(np.arccos(cosine)), "method", "other")
+    arrays.add("coefficients", unit, "method", "feature")
+    for quantity in ("margin", "train_accuracy"):
+        arrays.add(quantity, np.stack([fit[quantity] for fit in fits]), "method")
+    arrays.add("features_used", [used(row[int(intercept) :]) for row in unit], "method")
+
+
+def used(beta: npt.NDArray[np.float64]) -> float:
+    """Return how many features carry 99 % of ‖β‖²; NaN where there is no β.
+
+    Example:
+        >>> used(np.array([0.0, 1.0, 0.001, -1.0]))
+        2.0
+    """
+    if not np.isfinite(beta).all():
+        return math.nan
+    squares = np.sort(beta**2)[::-1]
+    total = squares.sum()
+    return float(np.searchsorted(squares.cumsum(), 0.99 * total) + 1) if total else 0.0
+
+
+def claims(config: Compare, arrays: Arrays) -> Sequence[Claim]:
+    """Return nothing: a user's table decides no claim of ours."""
+    return ()
+
+
+def draw(config: Compare, arrays: Arrays) -> "Figure":
+    """Return accuracies, angles and coefficients."""
+    from natgrad.experiments.compare.picture import picture
+
+    return picture(arrays)
+
+
+def notes(config: Compare, arrays: Arrays) -> Sequence[str]:
+    """Return sentences: of which kind the data are, what was left out, what numbers mean."""
+    loaded = cells.load(config.data)
+    first, second = loaded.train.classes
+    split = f"{config.folds}-fold cross-validation" if "fold_accuracy" in arrays else "test table"
+    return [
+        kind_sentence(arrays, config.intercept),
+        f"{len(loaded.train.y)} rows, {len(loaded.train.names)} features; {second!r} against "
+        f"{first!r}.",
+        *loaded.notes,
+        f"Accuracy is that of a {split} over {int(arrays['judged_rows'])} rows; intervals are "
+        "Wilson's, 95 %"
+        + (", and take folds as independent." if "fold_accuracy" in arrays else "."),
+        f"EGD is gradient flow to t = {config.until:g} on the mean loss from w₁ = 0 and the other "
+        f"factors {config.scale:g}; NGD is natural gradient flow to t = {config.natural_until:g}, "
+        "its Fisher averaged over the rows fitted, or (population) over all inputs at hand: those "
+        "of held-out, test and unlabelled rows too, without their labels.",
+        "Margins and angles are those of fits to all rows, "
+        f"{'standardised' if config.standardise else 'not standardised'}"
+        f"{', the intercept counted as a feature' if config.intercept else ''}; the limit of NGD "
+        "is a vertex of a linear program, or the optimum of the loss where that is finite.",
+    ]
+
+
+def kind_sentence(arrays: Arrays, intercept: bool) -> str:
+    """Return of which kind the data are, in words."""
+    kind, rank = cells.KINDS[int(arrays["kind"])], int(arrays["rank"])
+    size = len(arrays.coordinates["feature"])
+    with_it = " with an intercept" if intercept else " through the origin"
+    sentence = f"The data are {kind}{with_it}"
+    if intercept and arrays["kind_without"] != arrays["kind"]:
+        sentence += f", and {cells.KINDS[int(arrays['kind_without'])]} without"
+    if rank < size:
+        return f"{sentence}; they are rank-deficient: rank {rank}, {size} columns."
+    return f"{sentence}; they have full rank {rank}."

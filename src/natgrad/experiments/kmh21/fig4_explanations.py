@@ -1,0 +1,306 @@
+"""Claims of Figure 4 on its variants, on what lies beyond the paper, and on its cost."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.experiments.kmh21.separable_curves import Table
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.claims import Claim, over_seeds
+
+if TYPE_CHECKING:
+    from natgrad.experiments.kmh21.fig4 import Fig4
+
+_BOTH = ("quick", "paper")
+_LOOP = 2_000_000  # steps, [KMH21] §3.1
+
+
+def explanations(config: "Fig4", arrays: Arrays) -> list[Claim]:
+    """Return what explains the paper's own curves."""
+    return [
+        *_overshoot(arrays),
+        *_gaussian(config, arrays),
+        *_stopping(config, arrays),
+        *_deep(arrays),
+    ]
+
+
+def _overshoot(arrays: Arrays) -> list[Claim]:
+    return [
+        Claim(
+            id="overshoot",
+            statement="N < D: NGD from random coefficients with Euler steps that overshoot, "
+            "distance of its accuracy from ½, mean over N",
+            source="natgrad, explains “at chance”",
+            **over_seeds(np.abs(arrays["overshoot_descent"] - 0.5).mean(axis=0)),
+            relation="<=",
+            bound=0.03,
+            presets=_BOTH,
+        ),
+        Claim(
+            id="overshoot-flow",
+            statement="the flow from the same coefficients: accuracy gained, mean over N",
+            source="natgrad",
+            **over_seeds((arrays["overshoot_flow"] - arrays["overshoot_descent"]).mean(axis=0)),
+            relation=">=",
+            bound=0.08,
+            presets=_BOTH,
+        ),
+    ]
+
+
+def _gaussian(config: "Fig4", arrays: Arrays) -> list[Claim]:
+    inside = [i for i, n in enumerate(config.gaussian) if n <= config.dim]
+    return [
+        Claim(
+            id="gaussian-depth-4",
+            statement="N ≤ D: what is left of the lead of L = 4 over L = 1 from a small Gaussian "
+            "start, as a share of that lead, mean over N",
+            source="natgrad, explains “on par”",
+            **over_seeds(_left(config, arrays, inside)),
+            relation="<=",
+            bound=1 / 3,
+            presets=_BOTH,
+        ),
+        Claim(
+            id="gaussian-settled",
+            statement=f"and it is not still on its way: accuracy gained from t = "
+            f"{config.until / 100:g} to {config.until:g}, N ≤ D, mean over N",
+            source="natgrad; [KMH21] §3.1: “not long enough”",
+            **over_seeds(np.diff(arrays["gaussian"][inside], axis=-1)[..., 0].mean(axis=0)),
+            relation="<=",
+            bound=0.02,
+            presets=_BOTH,
+        ),
+        Claim(
+            id="gaussian-stuck",
+            statement="share of the true coefficients still near zero then (below 1 % of the "
+            "largest), mean over N",
+            source="natgrad",
+            **over_seeds(arrays["gaussian_stuck"][inside].mean(axis=0)),
+            relation=">=",
+            bound=0.1,
+            presets=_BOTH,
+        ),
+        Claim(
+            id="gaussian-stuck-slow",
+            statement="those are the ones whose factors started small: mean rank of their initial "
+            "speed among all coordinates (½ by chance)",
+            source="natgrad",
+            **over_seeds(_known_mean(arrays["gaussian_stuck_speed"][inside])),
+            relation="<=",
+            bound=0.4,
+            presets=_BOTH,
+        ),
+    ]
+
+
+def _known_mean(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return means over the first axis of what is no NaN; columns of NaN alone are left out."""
+    known = ~np.isnan(values)
+    some = known.any(axis=0)
+    total = np.where(known, values, 0.0).sum(axis=0)[some]
+    means: npt.NDArray[np.float64] = total / known.sum(axis=0)[some]
+    return means
+
+
+def _left(config: "Fig4", arrays: Arrays, inside: Sequence[int]) -> npt.NDArray[np.float64]:
+    """Return (L = 4 from a Gaussian start − L = 1) / (L = 4 − L = 1), mean over N, by seed."""
+    accuracy, slow = Table(arrays), slice(config.slow_seeds)
+    shares = []
+    for i in inside:
+        shallow, deep = (accuracy(f"EGD L={d}", config.gaussian[i])[slow] for d in (1, 4))
+        shares.append((arrays["gaussian"][i, :, -1] - shallow) / (deep - shallow))
+    return np.asarray(np.mean(shares, axis=0))
+
+
+def _stopping(config: "Fig4", arrays: Arrays) -> list[Claim]:
+    accuracy, late = Table(arrays), arrays["late"][config.depths.index(2)]
+    return [
+        Claim(
+            id="stopping",
+            statement=f"N = {config.few}, L = 2: best accuracy along the path less that at "
+            f"t = {config.late:g}",
+            source="natgrad: ℓ1 max margin is far, and not better",
+            **over_seeds(late.max(axis=1) - late[:, -1]),
+            relation=">",
+            bound=0.0,
+            presets=_BOTH,
+        ),
+        Claim(
+            id="l1-margin-below",
+            statement=f"N = {config.few}: EGD L = 2 at t = {config.until:g} less the ℓ1 max margin",
+            source="[KMH21] §2.1 calls it the limit",
+            **over_seeds(accuracy("EGD L=2", config.few) - arrays["l1_accuracy"]),
+            relation=">",
+            bound=0.0,
+            presets=_BOTH,
+        ),
+    ]
+
+
+def _deep(arrays: Arrays) -> list[Claim]:
+    deep = arrays["deep"][:, :, -1]
+    return [
+        Claim(
+            id="deep-same-logits",
+            statement="N < D: NGD at L = 1…4 has the training logits of Theorem 4 (largest error)",
+            source="[KMH21] Theorem 4",
+            value=float(arrays["deep_error"].max()),
+            relation="<=",
+            bound=1e-6,
+            presets=("smoke", *_BOTH),
+        ),
+        Claim(
+            id="deep-other-beta",
+            statement="N < D: and other coefficients; accuracy of NGD at L = 2 less L = 1",
+            source="natgrad; [KMH21] promises the logits only",
+            **over_seeds(deep[1] - deep[0]),
+            relation=">=",
+            bound=0.03,
+            presets=_BOTH,
+        ),
+        Claim(
+            id="deep-pursuit",
+            statement="N < D: cosine of NGD at L = 3 and 4 to the shortest ℓ1 interpolant, least",
+            source="natgrad",
+            **over_seeds(arrays["deep_pursuit"][2:].min(axis=0), "min"),
+            relation=">=",
+            bound=0.999,
+            presets=_BOTH,
+        ),
+    ]
+
+
+def beyond(config: "Fig4", arrays: Arrays) -> list[Claim]:
+    """Return what the two panels beyond the paper show."""
+    return [*_proliferation(config, arrays), *_regimes(config, arrays)]
+
+
+def _proliferation(config: "Fig4", arrays: Arrays) -> list[Claim]:
+    supports, ratios = arrays["supports"], np.array(config.ratios)
+    above = ratios >= 1
+    wide = ratios >= 2 * math.log(config.support_n)
+    narrow = int(np.argmax(ratios > 1))
+    found = [
+        Claim(
+            id="proliferation-natural",
+            statement="D ≥ N: share of data that support NGD's limit, least",
+            source="[KMH21] §3: “occurs in NGF when D > N”",
+            **over_seeds(supports[2][above].min(axis=0), "min"),
+            relation=">=",
+            bound=1.0,
+            presets=("smoke", *_BOTH),
+        ),
+        Claim(
+            id="proliferation-l2-not-yet",
+            statement=f"D/N = {ratios[narrow]:g}: share of data that support the ℓ2 max margin",
+            source="[KMH21] §3, after Hsu et al. 2020",
+            **over_seeds(supports[0][narrow]),
+            relation="<",
+            bound=0.9,
+            presets=_BOTH,
+        ),
+    ]
+    if wide.any():
+        found.append(
+            Claim(
+                id="proliferation-l2",
+                statement="D ≥ 2 N log N: share of data that support the ℓ2 max margin",
+                source="[KMH21] §3, after Hsu et al. 2020: D > N log N",
+                **over_seeds(supports[0][wide].mean(axis=0)),
+                relation=">=",
+                bound=0.99,
+                presets=_BOTH,
+            )
+        )
+    return found
+
+
+def _regimes(config: "Fig4", arrays: Arrays) -> list[Claim]:
+    accuracy, alpha = Table(arrays), arrays["alpha_accuracy"]
+    kernel = np.abs(alpha[:, -1] - accuracy("EGD L=1", config.few)).max(axis=0)
+    return [
+        Claim(
+            id="kernel-regime",
+            statement=f"initial scale {config.alphas[-1]:g}: L = 2 and 3 less EGD L = 1, size",
+            source="[KMH21] Q&A, after Woodworth et al. 2020",
+            **over_seeds(kernel),
+            relation="<=",
+            bound=0.02,
+            presets=_BOTH,
+        ),
+        Claim(
+            id="rich-regime",
+            statement="accuracy from the smallest less from the largest initial scale, least of "
+            "L = 2 and 3",
+            source="[KMH21] Q&A, after Woodworth et al. 2020",
+            **over_seeds((alpha[:, 0] - alpha[:, -1]).min(axis=0)),
+            relation=">=",
+            bound=0.15,
+            presets=_BOTH,
+        ),
+    ]
+
+
+def loop_seconds(config: "Fig4", arrays: Arrays) -> tuple[float, float]:
+    """Return the CPU seconds of the paper's loop for the curves of EGD, and for all EGD flows.
+
+    Each flow counts as 2 million steps at the measured time of one, however late it ends.
+    """
+    step = arrays["step_seconds"]
+    curves = step.sum() * config.seeds
+    few, depths = config.observations.index(config.few), list(config.depths)
+    alphas = step[[depths.index(2), depths.index(3)], few].sum() * len(config.alphas) * config.seeds
+    starts = [config.observations.index(n) for n in config.gaussian if n in config.observations]
+    gaussian = step[depths.index(4), starts].sum() * config.slow_seeds
+    return float(_LOOP * curves), float(_LOOP * (curves + alphas + gaussian))
+
+
+def cost(config: "Fig4", arrays: Arrays) -> list[Claim]:
+    """Return what the paper's loop would cost beside what we spent."""
+    curves, everything = loop_seconds(config, arrays)
+    ours = float(np.nansum(arrays["cell_seconds"][: len(config.depths)]))
+    return [
+        Claim(
+            id="loop-agrees",
+            statement=f"the loop's first {config.loop_steps} steps of ½ end where the flow does: "
+            "cosine, least over depths and N",
+            source="natgrad",
+            value=float(arrays["loop_cosine"].min()),
+            relation=">=",
+            bound=0.99,
+            presets=("paper",),
+        ),
+        Claim(
+            id="loop-hours",
+            statement="CPU hours of 2 million such steps for every point of the EGD curves",
+            source="[KMH21] §3.1: “2 million EGD steps”",
+            value=curves / 3600,
+            relation=">=",
+            bound=24.0,
+            presets=("paper",),
+        ),
+        Claim(
+            id="speed",
+            statement="CPU time of that loop over that of our flows, all EGD curves together",
+            source="natgrad",
+            value=curves / ours,
+            relation=">=",
+            bound=1500.0,
+            presets=("paper",),
+        ),
+        Claim(
+            id="speed-everything",
+            statement="the loop for all EGD flows over the whole figure, with NGD, limits and "
+            "variants in the denominator",
+            source="natgrad",
+            value=everything / float(arrays["all_cells_seconds"]),
+            relation=">=",
+            bound=500.0,
+            presets=("paper",),
+        ),
+    ]

@@ -1,0 +1,49 @@
+"""Figure 6 whole, at the smallest size."""
+
+import numpy as np
+import pytest
+
+from natgrad.errors import InvalidInputError
+from natgrad.experiments.kmh21 import fig6
+from natgrad.lab import figures
+
+
+def sweep(cells, title=""):
+    return [cell.run() for cell in cells]
+
+
+@pytest.fixture(scope="module")
+def found():
+    config = fig6.EXPERIMENT.presets["smoke"]
+    return config, fig6.compute(config, sweep)
+
+
+def test_claims_are_as_expected_at_the_smallest_size(found) -> None:
+    made = fig6.claims(*found)
+    assert len({claim.id for claim in made}) == len(made)
+    judged = [claim for claim in made if claim.holds("smoke") is not None]
+    assert len(judged) >= 4
+    assert [claim.id for claim in judged if not claim.as_expected("smoke")] == []
+    assert all(np.isfinite(claim.value) and "paper" in claim.presets for claim in made)
+
+
+def test_it_is_drawn_and_explained(found) -> None:
+    with figures.style():
+        figure = fig6.draw(*found)
+    assert len(figure.axes) == 5
+    assert "5-layer" in " ".join(fig6.departures(*found))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dim": 55}, "must contain dim, few, many"),
+        ({"few": 60}, "must lie between"),
+        ({"gaussian": (20,)}, "gaussian contain many"),
+        ({"depths": (1, 2), "scales": (0.1, 0.1)}, "must contain 1 to 5"),
+        ({"seeds": 3}, "at most seeds"),
+    ],
+)
+def test_sizes_that_leave_a_claim_empty_are_refused(change, words) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        fig6.Fig6(**change)

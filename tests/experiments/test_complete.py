@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from natgrad.data.completion import low_rank
+from natgrad.data.tables import digest_of
 from natgrad.diagnostics import effective_rank
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete import cells, complete
@@ -194,7 +195,7 @@ def test_as_an_experiment_of_the_laboratory(problem, tmp_path):
     path = tmp_path / "ratings.csv"
     lines = (f"u{r},i{c},{v!r}" for r, c, v in zip(rows, columns, values, strict=True))
     path.write_text("user,item,stars\n" + "\n".join(lines))
-    data = cells.Data(path=str(path), digest=cells.digest_of(path))
+    data = cells.Data(path=str(path), digest=digest_of(path))
     this = experiment(data)
     assert this.folder == "complete-ratings"
     config = this.presets["smoke"]

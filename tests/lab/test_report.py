@@ -394,7 +394,7 @@ def test_the_command_gives_the_config_again(config, tmp_path) -> None:
 
 
 def test_a_figure_with_an_odd_name_is_quoted() -> None:
-    words = command("a b; rm", "paper", {})
+    words = command({"figure": "a b; rm", "preset": "paper"}, {})
     assert " ".join(words) == "natgrad reproduce 'a b; rm' --preset paper"
 
 

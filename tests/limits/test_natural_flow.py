@@ -156,6 +156,35 @@ def test_full_size(n):
     assert len(limit.basis) == 1000
 
 
+@pytest.mark.parametrize("missed", [1, 2, 5])
+def test_rows_that_the_interior_point_missed_are_found(monkeypatch, missed):
+    x, y = separable(60, 8)
+    expected = natural_flow(x, y)
+    module = importlib.import_module("natgrad.limits.natural_flow")
+    solve = module._by_interior
+
+    def careless(a, c):
+        near = solve(a, c)
+        rows = near.rows.clone()
+        rows[rows.nonzero()[:missed, 0]] = False
+        # A point on the face of the rows that are left, inside all others.
+        free = torch.linalg.svd(a[rows], full_matrices=True).Vh[int(rows.sum()) :].mT
+        inward = (
+            free
+            @ torch.linalg.lstsq(
+                a[near.rows & ~rows] @ free, torch.ones(missed).double()[:, None]
+            ).solution
+        )
+        return near._replace(b=near.b + 1e-4 * inward[:, 0], rows=rows)
+
+    monkeypatch.setattr(module, "_by_interior", careless)
+    limit = natural_flow(x, y)
+    assert (limit.solver, limit.unique) == (expected.solver, True)
+    assert limit.basis.tolist() == expected.basis.tolist()
+    assert_near(limit.solution, expected.solution, 1e-9)
+    assert_near(limit.dual, expected.dual, 1e-9)
+
+
 def test_highs_answers_where_the_interior_point_does_not(monkeypatch):
     x, y = separable(40, 6)
     expected = natural_flow(x, y)

@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from natgrad.experiments import load
+from natgrad.experiments.compare import experiment as compare
+from natgrad.experiments.compare.cells import Data as CompareData
+from natgrad.experiments.complete import experiment as complete
+from natgrad.experiments.complete.cells import Data as CompleteData
 from natgrad.lab import run
+from natgrad.lab.experiment import Experiment
 from natgrad.lab.folder import RunFolder
 from natgrad.lab.registry import experiment
 
@@ -26,7 +31,16 @@ def draw(
         folder: The folder of one figure, such as runs/kmh21-fig4.
     """
     load()
-    figure = RunFolder(folder).report()["figure"]
-    for path in run.draw(experiment(figure), folder):
+    for path in run.draw(_experiment(RunFolder(folder).report()["figure"]), folder):
         print(path)
     return 0
+
+
+def _experiment(name: str) -> Experiment[Any]:
+    """Return a figure by name, or how a user's own table is drawn."""
+    kind = name.partition("/")[0]
+    if kind == "compare":
+        return compare.experiment(CompareData(path="", digest="", label=""))
+    if kind == "complete":
+        return complete.experiment(CompleteData(path="", digest=""))
+    return experiment(name)

@@ -2,29 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
-from natgrad.cli.claims import print_failures, print_report
+from natgrad.cli.claims import print_report
 from natgrad.cli.console import complain, to_json
+from natgrad.cli.running import MakeSweeper, Running, report_failures, with_engine
 from natgrad.errors import InvalidInputError
 from natgrad.experiments import load
-from natgrad.lab.engines import start_engine
 from natgrad.lab.experiment import PRESETS, Preset
 from natgrad.lab.failures import CellsFailedError, Failure
-from natgrad.lab.progress import Reporter
 from natgrad.lab.registry import experiment, experiments
 from natgrad.lab.report import write_report
 from natgrad.lab.run import Request, run, unexpected
-from natgrad.lab.store import Store
-from natgrad.lab.sweep import Sweeper
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Running):
     """How to run, whatever the figure."""
 
     figures: Annotated[
@@ -33,29 +29,13 @@ class Options:
     """Figures by name, as `natgrad list` shows them; all if none is named."""
     preset: Preset = "quick"
     """smoke takes seconds, quick minutes, paper has the sizes of the papers."""
-    out: Path = Path("runs")
-    """Folder for results and for the store of finished cells."""
-    engine: Literal["local", "serial", "dask"] = "local"
-    """Where cells run: in processes here, in this process, or on a Dask cluster."""
-    workers: int | None = None
-    """Number of processes; by default one for each core."""
-    scheduler: str | None = None
-    """Address of a running Dask scheduler, such as tcp://host:8786; without it, dask starts one."""
-    timeout: float | None = None
-    """Seconds after which a cell is stopped and counts as failed; by default never."""
-    fresh: bool = False
-    """Compute every cell again, also those in the store."""
-    quiet: bool = False
-    """Show no progress."""
-    json: bool = False
-    """Print a summary for machines, alone, to standard output."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
     load()
     options, requests = parse(arguments)
-    return execute(options, requests)
+    return with_engine(options, lambda sweeper: execute(options, requests, sweeper))
 
 
 def parse(arguments: Sequence[str]) -> tuple[Options, list[Request]]:
@@ -87,44 +67,25 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[Request]]:
     return found.options, [Request(one, found.options.preset, found.config)]
 
 
-def execute(options: Options, requests: Sequence[Request]) -> int:
+def execute(options: Options, requests: Sequence[Request], sweeper: MakeSweeper) -> int:
     """Run the requests, print what came out, and return the exit code."""
     reports: list[dict[str, Any]] = []
     failures: list[Failure] = []
     console = Console(highlight=False, stderr=options.json)
-    try:
-        with start_engine(
-            options.engine, workers=options.workers, scheduler=options.scheduler
-        ) as engine:
-            for request in requests:
-                sweep = Sweeper(
-                    engine,
-                    Store(options.out / "store"),
-                    fresh=options.fresh,
-                    timeout=options.timeout,
-                    reporter=Reporter(quiet=options.quiet or options.json),
-                )
-                try:
-                    reports.append(run(request, options.out, sweep))
-                except CellsFailedError as error:
-                    failures += error.failures
-                else:
-                    print_report(console, reports[-1])
-    except KeyboardInterrupt:
-        complain(
-            f"interrupted. Finished cells are kept in {options.out / 'store'}; the same command "
-            "goes on from there."
-        )
-        return 130
+    for request in requests:
+        try:
+            reports.append(run(request, options.out, sweeper()))
+        except CellsFailedError as error:
+            failures += error.failures
+        else:
+            print_report(console, reports[-1])
     page = write_report(options.out)
     if options.json:
         failed = [failure.to_json() for failure in failures]
         print(to_json({"reports": reports, "failures": failed, "page": str(page)}))
     console.print(f"\nThe report is in {page}")
     if failures:
-        print_failures(Console(stderr=True, highlight=False), failures)
-        complain(f"{len(failures)} cells failed; the same command tries only those again.")
-        return 3
+        return report_failures(failures)
     return 1 if any(unexpected(report) for report in reports) else 0
 
 

@@ -5,4 +5,9 @@
 - `teachers`: regression on random deep linear networks, [BLH18] Figure 1A–C.
 - `mnist`: handwritten digits, [BLH18] Figure 1D.
 - `tables`: CSV and Parquet files with a column of labels.
+- `triples`: tables of (row, column, value).
 """
+
+from natgrad.data import completion, mnist, separable, tables, teachers, triples
+
+__all__ = ["completion", "mnist", "separable", "tables", "teachers", "triples"]

@@ -2,6 +2,7 @@
 
 import csv
 import difflib
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,19 @@ class Labelled:
     y: Floats
     classes: tuple[str, str]
     notes: tuple[str, ...] = ()
+
+
+def digest_of(path: str | Path) -> str:
+    """Return a hash of a file's bytes.
+
+    Raises:
+        InvalidInputError: If there is no such file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}.")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_columns(path: str | Path) -> Columns:

@@ -22,11 +22,13 @@ class Request:
         experiment: The figure.
         preset: The preset that `config` was made from.
         config: The preset's config, perhaps with some fields changed.
+        command: What was typed, where that is not `natgrad reproduce`.
     """
 
     experiment: Experiment[Any]
     preset: str
     config: Any
+    command: tuple[str, ...] = ()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -64,6 +66,7 @@ def run(request: Request, out: Path, sweep: Sweeper) -> dict[str, Any]:
         "source": experiment.source,
         "preset": request.preset,
         "options": request.options,
+        "command": list(request.command),
         "seconds": time.perf_counter() - started,
         "seeds": getattr(config, "seeds", None),
         "claims": [claim.to_json(judged_at) for claim in claims],

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from natgrad.errors import ConvergenceError
 from natgrad.limits.highs import widest
+from natgrad.limits.polish import project
 
 
 def centroid(a: Tensor, rows: Tensor, b: Tensor) -> tuple[Tensor, bool]:
@@ -43,6 +44,36 @@ def centroid(a: Tensor, rows: Tensor, b: Tensor) -> tuple[Tensor, bool]:
         held = held | tight
         unique = unique and float((a @ b - 1)[moving].min()) < 1e-9
     return b, unique
+
+
+def descend_face(a: Tensor, c: Tensor, b: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the point of the face {A_B b = 1, Ab ≥ 1} with no cost c·b left to save, and its rows.
+
+    An interior point that stops at a small gap may miss a tight row whose slack is small; the cost
+    then still slopes along the face. Each step goes down that slope to the next row.
+
+    Args:
+        a: Rows, full column rank.
+        c: Cost.
+        b: A point near the face.
+        rows: Rows that hold with equality.
+    """
+    b = project(a[rows], a.new_ones(int(rows.sum())), b)
+    while int(rows.sum()) < a.shape[1]:
+        free = _null(a[rows])
+        downhill = -free @ (free.mT @ c)
+        if float(downhill.norm()) <= 1e-10 * float(c.norm()):
+            break  # the face is one of several optima
+        pace = a @ downhill
+        nearing = ~rows & (pace < -1e-12 * a.norm(dim=1) * downhill.norm())
+        if not bool(nearing.any()):
+            break
+        steps = torch.where(nearing, (a @ b - 1).clamp(min=0) / -pace, torch.inf)
+        met = int(steps.argmin())
+        b = b + steps[met] * downhill
+        rows = rows.clone()
+        rows[met] = True
+    return b, rows
 
 
 def _null(a: Tensor) -> Tensor:

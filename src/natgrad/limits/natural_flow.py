@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from natgrad.errors import ConvergenceError
-from natgrad.limits.centroid import centroid
+from natgrad.limits.centroid import centroid, descend_face
 from natgrad.limits.highs import least_cost
 from natgrad.limits.inputs import check_start, rank_and_basis, signed_rows
 from natgrad.limits.interior import interior_point
@@ -150,13 +150,17 @@ class _Optimum:
 def _face(a: Tensor, c: Tensor, near: _Pair) -> _Optimum:
     """Return the optimum corrected on its basis, at the centroid if there are several."""
     b, lam, rows = near
+    full = rank_and_basis(a[rows])[0] == a.shape[1]
+    if not full:
+        b, rows = descend_face(a, c, b, rows)
+        full = rank_and_basis(a[rows])[0] == a.shape[1]
     inner = a[rows]
     exact = project(inner, torch.ones_like(inner[:, 0]), b)
     multipliers = torch.zeros_like(lam)
     multipliers[rows] = project(inner.mT, c, lam[rows])
     if float((a @ exact).min()) > 1 - 1e-9 and float(multipliers.min()) > -1e-9 * float(lam.max()):
         b, lam = exact, multipliers.clamp(min=0)
-    if rank_and_basis(inner)[0] == a.shape[1]:
+    if full:
         return _Optimum(b, lam, rows, True)
     b, unique = centroid(a, rows, b)
     return _Optimum(b, lam, rows, unique)

@@ -1,18 +1,16 @@
 """Cells of `natgrad compare`: one method, fitted to one part of a user's table."""
 
-import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from natgrad.data.tables import Columns, Labelled, labelled, matching, read_columns
+from natgrad.data.tables import Columns, Labelled, digest_of, labelled, matching, read_columns
 from natgrad.diagnostics import margin
 from natgrad.directions import euclidean, natural
 from natgrad.errors import ConvergenceError, InvalidInputError
@@ -45,19 +43,6 @@ class Data:
     test_digest: str | None = None
     unlabelled_path: str | None = None
     unlabelled_digest: str | None = None
-
-
-def digest_of(path: str | Path) -> str:
-    """Return a hash of a file's bytes.
-
-    Raises:
-        InvalidInputError: If there is no such file.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}.")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

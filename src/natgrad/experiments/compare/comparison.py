@@ -1,6 +1,7 @@
 """The front door: `natgrad.compare`."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.tables import Labelled, as_label, labelled
+from natgrad.data.tables import Labelled, as_label, digest_of, labelled
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.experiments.compare import cells
 from natgrad.experiments.compare.experiment import Compare, compute, experiment, notes
@@ -69,6 +70,28 @@ class Comparison:
                 f" {self.angles[k, 0]:>9.1f}°"
             )
         return [*self.notes, "", head, *rows]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers by method, and the rest, for machines; NaN becomes None."""
+        by_method = {
+            name: {
+                "accuracy": _known(self.accuracy[name]),
+                "interval": [_known(end) for end in self.interval[name]],
+                "spread": _known(self.spread[name]),
+                "margin": _known(self.margin[name]),
+                "features_used": _known(self.features_used[name]),
+                "angles": [_known(angle) for angle in self.angles[k].tolist()],
+                "coefficients": [_known(value) for value in self.coefficients[k].tolist()],
+            }
+            for k, name in enumerate(self.methods)
+        }
+        return {
+            "kind": self.kind,
+            "rank": self.rank,
+            "rank_deficient": self.rank_deficient,
+            "features": list(self.features),
+            "methods": by_method,
+        }
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -138,11 +161,11 @@ def data_of(
     """
     further = {
         "test_path": None if test is None else str(test),
-        "test_digest": None if test is None else cells.digest_of(test),
+        "test_digest": None if test is None else digest_of(test),
         "unlabelled_path": None if unlabelled is None else str(unlabelled),
-        "unlabelled_digest": None if unlabelled is None else cells.digest_of(unlabelled),
+        "unlabelled_digest": None if unlabelled is None else digest_of(unlabelled),
     }
-    digest = cells.digest_of(path)
+    digest = digest_of(path)
     return cells.Data(path=str(path), digest=digest, label=label, classes=classes, **further)
 
 
@@ -173,6 +196,10 @@ def comparison(config: Compare, arrays: Arrays) -> Comparison:
         features=features,
         notes=tuple(notes(config, arrays)),
     )
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _columns(x: Any, names: Sequence[str] | None) -> dict[str, Any]:

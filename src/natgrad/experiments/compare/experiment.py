@@ -23,11 +23,9 @@ _Z = 1.959963984540054  # of a 95 % interval
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare:
-    """How to compare separators on a table."""
+class Choices:
+    """How to compare separators."""
 
-    data: cells.Data
-    """The table, the column of labels, and further tables."""
     depths: tuple[int, ...] = (1, 2, 3, 4)
     """Depths L of EGD."""
     until: float = 1e6
@@ -57,6 +55,14 @@ class Compare:
                 raise InvalidInputError(f"{name} must be positive and finite, but is {value}.")
         if self.folds < 2:
             raise InvalidInputError(f"folds must be 2 or more, but is {self.folds}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(Choices):
+    """How to compare separators on a table."""
+
+    data: cells.Data
+    """The table, the column of labels, and further tables."""
 
     @property
     def how(self) -> cells.Prepared:

@@ -1,10 +1,8 @@
 """Cells of `natgrad complete`: one model, fitted to one part of a user's table."""
 
-import hashlib
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from natgrad.data.tables import digest_of
 from natgrad.data.triples import Triples, index_table, read_table, within
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete.baselines import SoftImpute, penalties
@@ -47,19 +46,6 @@ class Data:
     names: tuple[str, str, str] | None = None
     held_out: float = 0.1
     seed: int = 0
-
-
-def digest_of(path: str | Path) -> str:
-    """Return a hash of a file's bytes.
-
-    Raises:
-        InvalidInputError: If there is no such file.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}.")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from natgrad.experiments.complete.cells import Data, digest_of
+from natgrad.data.tables import digest_of
+from natgrad.experiments.complete.cells import Data
 from natgrad.experiments.complete.completed import Completed, check_target, completed
 from natgrad.experiments.complete.experiment import experiment
 from natgrad.experiments.complete.fitting import Centring
@@ -54,7 +55,13 @@ class Outcome:
 
 
 def complete_table(
-    data: Path, options: TableOptions, *, preset: Preset, out: Path, sweep: Sweeper
+    data: Path,
+    options: TableOptions,
+    *,
+    preset: Preset,
+    out: Path,
+    sweep: Sweeper,
+    command: tuple[str, ...] = (),
 ) -> Outcome:
     """Complete a file of (row, column, value), leave report, picture and matrix below `out`.
 
@@ -64,6 +71,7 @@ def complete_table(
         preset: How many settings to choose from.
         out: Folder for results.
         sweep: Where cells run.
+        command: What was typed; the report says it.
 
     Raises:
         InvalidInputError: If a file cannot be read or completed; the message says why.
@@ -84,7 +92,7 @@ def complete_table(
     chosen |= {"depths": options.depths} if options.depths else {}
     chosen |= {"scales": options.scales} if options.scales else {}
     this = experiment(given, **chosen)
-    request = Request(this, preset, this.presets[preset])
+    request = Request(this, preset, this.presets[preset], command)
     report = run(request, out, sweep)
     folder = RunFolder(out / this.folder)
     found = completed(request.config, folder.arrays(), sweep)

@@ -79,6 +79,19 @@ class Completed:
         else:
             _write_parquet(self, path)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the matrix, for machines."""
+        return {
+            "shape": list(self.matrix.shape),
+            "test_error": self.test_error,
+            "test_entries": self.test_entries,
+            "depth": self.depth,
+            "scale": self.scale,
+            "effective_rank": self.effective_rank,
+            "singular_values": self.singular_values.tolist(),
+            "notes": list(self.notes),
+        }
+
     def lines(self) -> list[str]:
         """Return a summary in sentences and a small table, for people."""
         rows, columns = self.matrix.shape

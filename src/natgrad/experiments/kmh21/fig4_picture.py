@@ -69,11 +69,11 @@ def _starts(axes: Axes, config: "Fig4", arrays: Arrays) -> None:
     band(
         axes, arrays.coordinates["few_n"], arrays["overshoot_descent"].T,
         color=look("NGD")["color"], marker="P", linestyle=(0, (4, 2)),
-        label="NGD, random start,\nEuler steps",
+        label="NGD, random start, Euler",
     )  # fmt: skip
-    percent(axes, 0.48, 1.01)
+    percent(axes, 0.48, 1.23)
     axes.set(xlabel="number of data N ≤ D", ylabel="test accuracy")
-    axes.legend(loc="center right", bbox_to_anchor=(1.0, 0.68), fontsize=7.2)
+    axes.legend(loc="upper left", ncols=2, fontsize=7.2, columnspacing=1.0)
     letter(axes, "D", "Random starts: L = 4 like L = 1, NGD at chance")
 
 
@@ -108,12 +108,12 @@ def _deep(axes: Axes, config: "Fig4", arrays: Arrays) -> None:
             axes, times, arrays["deep"][index], color=_DEEP[index], marker="PXos"[index],
             label=f"NGD L={depth}",
         )  # fmt: skip
-    axes.set(xlabel="time t", ylabel="test accuracy")
+    axes.set(xlabel=f"time t, N = {config.few}", ylabel="test accuracy")
     low, high = arrays["deep"].min(), arrays["deep"].max()
     axes.set_ylim(low - 0.02, high + 0.045)
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.legend(loc="upper left", ncols=2, fontsize=7.5)
-    letter(axes, "F", f"NGD in depth: same logits, other β (N = {config.few})")
+    letter(axes, "F", "NGD in depth: same logits, other β")
 
 
 def _supports(axes: Axes, config: "Fig4", arrays: Arrays) -> None:

@@ -176,8 +176,10 @@ def natural_sample(config: Natural) -> Result:
     assert limit.basis is not None
     assert limit.dual is not None
     basis, dual = limit.basis, limit.dual[limit.basis]
-    beta = torch.linalg.solve(signed[basis], config.until - torch.log(dual))
-    followed = config.path or residual(signed, beta, config.until) > 1e-4
+    followed = config.path or len(basis) != config.task.dim
+    if not followed:
+        beta = torch.linalg.solve(signed[basis], config.until - torch.log(dual))
+        followed = residual(signed, beta, config.until) > 1e-4
     out = {"followed": float(followed)}
     if followed:
         beta, later = _follow(task, config.until, 1000 * config.until)

@@ -5,16 +5,23 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def command(figure: str, preset: str, options: Mapping[str, Any]) -> list[str]:
-    """Return the words of the command for a figure at a preset with some options, for a shell.
+def command(report: Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:
+    """Return the words of the command that repeats a run, for a shell.
+
+    Args:
+        report: Its report; `command` is what was typed, where that was not `natgrad reproduce`.
+        options: The fields of the config that differ from the preset's.
 
     Example:
-        >>> " ".join(command("kmh21/fig4", "paper", {"depths": (1, 4), "tied": False}))
+        >>> report = {"figure": "kmh21/fig4", "preset": "paper"}
+        >>> " ".join(command(report, {"depths": (1, 4), "tied": False}))
         'natgrad reproduce kmh21/fig4 --preset paper --depths 1 4 --no-tied'
     """
-    words = ["natgrad", "reproduce", figure, "--preset", preset]
-    for name, value in options.items():
-        words += _option(name, value)
+    words = list(report.get("command") or ())
+    if not words:
+        words = ["natgrad", "reproduce", report["figure"], "--preset", report["preset"]]
+        for name, value in options.items():
+            words += _option(name, value)
     return [shlex.quote(word) for word in words]
 
 

@@ -123,7 +123,7 @@ def read_entry(path: Path) -> Entry:
         omitted=omitted,
         settings={name: _text(value) for name, value in (settings or {}).items()},
         changed=frozenset(options),
-        command=command(report["figure"], report["preset"], options),
+        command=command(report, options),
         facts=_facts(report),
         environment={name: _text(value) for name, value in report["environment"].items()},
         failures=failures,

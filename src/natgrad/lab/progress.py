@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from natgrad.lab.formats import duration
+
 _FIRST, _EVERY = 10.0, 30.0  # seconds until the first line in between, and between lines
 
 
@@ -53,21 +55,6 @@ class Tally:
             left = self.remaining
             parts += [f"about {duration(left)} left"] if left is not None else []
         return ", ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Return a time for people.
-
-    Example:
-        >>> duration(4.2), duration(260), duration(9000)
-        ('4 s', '4 min 20 s', '2 h 30 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 class Reporter:

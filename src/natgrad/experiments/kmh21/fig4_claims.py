@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from natgrad.experiments.kmh21 import separable_claims
 from natgrad.experiments.kmh21.fig4_explanations import beyond, cost, explanations
-from natgrad.experiments.kmh21.separable_curves import NGD, POPULATION, Table
+from natgrad.experiments.kmh21.separable_curves import NGD, Table
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claims import Claim, over_seeds
 
@@ -21,11 +22,14 @@ def claims(config: "Fig4", arrays: Arrays) -> Sequence[Claim]:
     """Return all claims."""
     return [
         *_generalisation(config, arrays),
+        *separable_claims.natural(config, arrays, where=_WHERE, dip=0.56),
         *_natural(config, arrays),
-        *_population(config, arrays),
+        _population(config, arrays),
         *_structure(config, arrays),
-        *_vertex(config, arrays),
+        _vertex(config, arrays),
+        *separable_claims.vertex(config, arrays, arrays.coordinates["path_n"]),
         *_paper(config, arrays),
+        separable_claims.population_refuted(config, arrays),
         *explanations(config, arrays),
         *beyond(config, arrays),
         *cost(config, arrays),
@@ -57,19 +61,10 @@ def _generalisation(config: "Fig4", arrays: Arrays) -> list[Claim]:
 def _natural(config: "Fig4", arrays: Arrays) -> list[Claim]:
     accuracy = Table(arrays)
     below = [i for i, n in enumerate(config.observations) if n < config.dim]
-    cosines, ols = arrays["ols_cosine"][below], arrays["ols_accuracy"][below]
+    ols = arrays["ols_accuracy"][below]
     measured = arrays["accuracy"][arrays.coordinates["method"].index(NGD)][below]
     egd = [f"EGD L={depth}" for depth in config.depths]
     return [
-        Claim(
-            id="ngd-is-ols",
-            statement="N < D: cosine between NGD and the shortest least-squares interpolant, least",
-            source="[KMH21] Theorem 3 and the text after it",
-            **over_seeds(cosines.min(axis=0), "min"),
-            relation=">=",
-            bound=0.9999,
-            presets=("smoke", *_BOTH),
-        ),
         Claim(
             id="ngd-is-ols-accuracy",
             statement="N < D: difference of their accuracies, largest",
@@ -78,15 +73,6 @@ def _natural(config: "Fig4", arrays: Arrays) -> list[Claim]:
             relation="<=",
             bound=0.002,
             presets=("smoke", *_BOTH),
-        ),
-        Claim(
-            id="ngd-dip",
-            statement="N = D: accuracy of NGD, sample Fisher",
-            source=_WHERE,
-            **over_seeds(accuracy(NGD, config.dim)),
-            relation="<",
-            bound=0.56,
-            presets=_BOTH,
         ),
         Claim(
             id="ngd-below-egd",
@@ -100,45 +86,23 @@ def _natural(config: "Fig4", arrays: Arrays) -> list[Claim]:
     ]
 
 
-def _population(config: "Fig4", arrays: Arrays) -> list[Claim]:
-    accuracy = Table(arrays)
-    at_dim = accuracy(POPULATION, config.dim) - accuracy(NGD, config.dim)
-    return [
-        Claim(
-            id="population-lifts",
-            statement="N = D: accuracy gained by the population Fisher",
-            source="[KMH21] §3.1: “remedied”",
-            **over_seeds(at_dim),
-            relation=">=",
-            bound=0.15,
-            presets=_BOTH,
-        ),
-        Claim(
-            id="population-sample",
-            statement=f"N = D, t = 1: accuracy with a sample of {config.sample} inputs as the "
-            "population, less that of its closed form, size (it falls like D over the sample)",
-            source="[KMH21] Figure 4: “a much larger set of samples”",
-            value=abs(float(np.diff(arrays["sample_accuracy"])[0])),
-            relation="<=",
-            bound=0.02,
-            presets=_BOTH,
-        ),
-    ]
+def _population(config: "Fig4", arrays: Arrays) -> Claim:
+    return Claim(
+        id="population-sample",
+        statement=f"N = D, t = 1: accuracy with a sample of {config.sample} inputs as the "
+        "population, less that of its closed form, size (it falls like D over the sample)",
+        source="[KMH21] Figure 4: “a much larger set of samples”",
+        value=abs(float(np.diff(arrays["sample_accuracy"])[0])),
+        relation="<=",
+        bound=0.02,
+        presets=_BOTH,
+    )
 
 
 def _structure(config: "Fig4", arrays: Arrays) -> list[Claim]:
     share, most = Table(arrays, "share"), max(config.observations)
     two, one, natural = (share(name, most) for name in ("EGD L=2", "EGD L=1", NGD))
     return [
-        Claim(
-            id="logits",
-            statement=f"N = {config.few}, t = 10⁴: largest |sₙ(t)/t − yₙ| under NGD",
-            source="[KMH21] Theorem 4; Figure 4, middle",
-            **over_seeds(arrays["logit_error"], "max"),
-            relation="<=",
-            bound=0.01,
-            presets=("smoke", *_BOTH),
-        ),
         Claim(
             id="share-l2",
             statement=f"N = {most}: share of ‖β‖₂ on the true coordinates, EGD L = 2",
@@ -160,48 +124,22 @@ def _structure(config: "Fig4", arrays: Arrays) -> list[Claim]:
     ]
 
 
-def _vertex(config: "Fig4", arrays: Arrays) -> list[Claim]:
-    names = ", ".join(map(str, arrays.coordinates["path_n"]))
-    return [
-        Claim(
-            id="vertex-solves-flow",
-            statement=f"N > D, t = {config.until:g}: residual of the vertex form in the equation "
-            "of the flow, relative, largest",
-            source="natgrad",
-            **over_seeds(np.nanmax(arrays["residual"], axis=0), "max"),
-            relation="<=",
-            bound=1e-4,
-            presets=_BOTH,
-        ),
-        Claim(
-            id="flow-is-vertex",
-            statement=f"N = {names} > D: cosine between NGD at t = {config.until:g} and the linear "
-            "program's vertex, least over seeds",
-            source="natgrad",
-            **over_seeds(arrays["path_cosine"].min(axis=0), "min"),
-            relation=">=",
-            bound=0.9999,
-            presets=("smoke", *_BOTH),
-        ),
-        Claim(
-            id="flow-basis",
-            statement=f"and at t = {1000 * config.until:g} the D smallest margins of the flow are "
-            "the program's basis: share of seeds",
-            source="natgrad",
-            **over_seeds(arrays["later_basis"].min(axis=0)),
-            relation=">=",
-            bound=1.0,
-            presets=("smoke", *_BOTH),
-        ),
-    ]
+def _vertex(config: "Fig4", arrays: Arrays) -> Claim:
+    return Claim(
+        id="vertex-solves-flow",
+        statement=f"N > D, t = {config.until:g}: residual of the vertex form in the equation "
+        "of the flow, relative, largest",
+        source="natgrad",
+        **over_seeds(np.nanmax(arrays["residual"], axis=0), "max"),
+        relation="<=",
+        bound=1e-4,
+        presets=_BOTH,
+    )
 
 
 def _paper(config: "Fig4", arrays: Arrays) -> list[Claim]:
     """Return statements of the paper that we refute."""
     accuracy, few = Table(arrays), config.few
-    over_n = np.stack(
-        [accuracy(POPULATION, n) - accuracy("EGD L=1", n) for n in config.observations]
-    )
     return [
         Claim(
             id="paper-chance",
@@ -220,16 +158,6 @@ def _paper(config: "Fig4", arrays: Arrays) -> list[Claim]:
             **over_seeds(accuracy("EGD L=4", few) - accuracy("EGD L=1", few)),
             relation="<=",
             bound=0.05,
-            presets=_BOTH,
-            expected=False,
-        ),
-        Claim(
-            id="paper-population",
-            statement="“population Fisher … worse than EGD”: NGD so less EGD L = 1, mean over N",
-            source="[KMH21] Figure 4, caption",
-            **over_seeds(over_n.mean(axis=0)),
-            relation="<",
-            bound=0.0,
             presets=_BOTH,
             expected=False,
         ),

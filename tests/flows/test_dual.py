@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import natgrad as ng
+from natgrad.data.separable import sparse_gaussian
 from natgrad.flows.dual import DualFlow
 from natgrad.flows.layers import Layers
 from tests.cases import randn
@@ -86,6 +87,19 @@ def test_a_million_units_of_time_cost_hundreds_of_evaluations(depth) -> None:
     million, trillion = (ng.integrate(*args, until=t) for t in (1e6, 1e12))
     assert million.evaluations < 1500
     assert trillion.evaluations < 2 * million.evaluations
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_columns_left_out_come_back_without_losing_the_step(seed) -> None:
+    """From Gaussian factors a few columns move first, then others, none of the first among them."""
+    task = sparse_gaussian(100, 50, ones=5, seed=seed)
+    generator = torch.Generator().manual_seed(10_000 + seed)
+    w = ng.Diagonal(5).init_gaussian(50, scale=0.1, generator=generator)
+    flow = ng.integrate(
+        ng.euclidean, ng.Bernoulli(), ng.Diagonal(5), w, task.batch, until=1e6,
+        times=torch.tensor([1e6], dtype=torch.float64), max_evaluations=10_000,
+    )  # fmt: skip
+    assert flow.status == "time reached", (flow.status, flow.evaluations)
 
 
 def test_smaller_tolerances_give_smaller_errors() -> None:

@@ -209,9 +209,11 @@ class DualFlow:
         theta = min(float(sigma.sum()) / drift, 1e30) if drift > 0 else 1e30
         root = torch.sqrt(speed[part.columns])
         start = root * (self._rate[part.columns] + 1e-12)
+        # Columns that come back were left out of the last iteration, perhaps all that it found.
         warm = None if self._vector is None else self._vector[part.columns]
-        vector = start if warm is None else warm
-        for _ in range(8 if warm is None else 1):
+        cold = warm is None or not bool(warm.any())
+        vector = start if warm is None or cold else warm
+        for _ in range(8 if cold else 1):
             norm = torch.linalg.vector_norm(vector).clamp(min=1e-300)
             vector = root * (x.mT @ (weight * (x @ (root * (vector / norm)))))
         self._vector = torch.zeros_like(speed)

@@ -37,6 +37,9 @@ def gauss_newton_completion(
 ) -> Trajectory[Factors]:
     """Follow natural gradient flow with the Fisher of the observed entries until they fit.
 
+    Ẇ = −J⁺(β_Ω − y), J the Jacobian of the observed entries β_Ω: their residual decays as e^{−t}.
+    WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ is conserved, because J⁺ maps into the range of Jᵀ.
+
     Heun's method with step control: the error of a step is measured against each layer's norm, and
     on the observed entries against the residual, which must decay as e^{−h}. The N × N system of
     each velocity is solved by conjugate gradients and never formed.

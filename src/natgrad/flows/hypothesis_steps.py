@@ -44,6 +44,9 @@ def natural_completion(
 ) -> Trajectory[Factors]:
     """Descend along natural directions (Fisher over all entries), β kept on its straight line.
 
+    β(t) = β(0) + (1 − e^{−t}) G with G the first residual on the observed entries, zero elsewhere:
+    unobserved entries are conserved and, by the minimum norm, WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ.
+
     Works from the small Gaussian factors people start from, with the minimum norm. An equal share
     needs invertible factors throughout: det β vanishes somewhere on the line from most starts, the
     factors cannot follow, and the trajectory ends there with status singular and the time.

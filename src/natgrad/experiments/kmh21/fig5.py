@@ -292,7 +292,7 @@ EXPERIMENT = register(
             ),
             "paper": Fig5(),
         },
-        minutes={"smoke": 0.1, "quick": 1.5, "paper": 9.0},
+        minutes={"smoke": 0.1, "quick": 1.5, "paper": 7.5},
         compute=compute,
         claims=claims,
         draw=draw,

@@ -261,7 +261,7 @@ EXPERIMENT = register(
             ),
             "paper": Fig6(),
         },
-        minutes={"smoke": 0.1, "quick": 0.8, "paper": 6},
+        minutes={"smoke": 0.1, "quick": 0.8, "paper": 4},
         compute=compute,
         claims=claims,
         draw=draw,

@@ -11,6 +11,7 @@ from natgrad.experiments.compare import experiment as compare
 from natgrad.experiments.compare.cells import Data as CompareData
 from natgrad.experiments.complete import experiment as complete
 from natgrad.experiments.complete.cells import Data as CompleteData
+from natgrad.experiments.race import RACE
 from natgrad.lab import run
 from natgrad.lab.experiment import Experiment
 from natgrad.lab.folder import RunFolder
@@ -43,4 +44,4 @@ def _experiment(name: str) -> Experiment[Any]:
         return compare.experiment(CompareData(path="", digest="", label=""))
     if kind == "complete":
         return complete.experiment(CompleteData(path="", digest=""))
-    return experiment(name)
+    return RACE if kind == RACE.name else experiment(name)

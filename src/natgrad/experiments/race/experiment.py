@@ -1,0 +1,306 @@
+"""The race as an experiment: tune every contestant alike, then the finals."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from natgrad.errors import InvalidInputError
+from natgrad.experiments.race import contestants as field
+from natgrad.experiments.race import kfac_jax, problems
+from natgrad.experiments.race.ours import natural
+from natgrad.experiments.race.outcomes import rank, reached
+from natgrad.experiments.race.peers import PEERS, collection, peer
+from natgrad.experiments.race.settings import Settings
+from natgrad.experiments.race.targets import claims, losses
+from natgrad.experiments.race.training import Run
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.cells import Cell, Result
+from natgrad.lab.environment import environment
+from natgrad.lab.experiment import Experiment, Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TUNING_SEED = 0
+"""Seed of all trials; the finals have those from 1 on."""
+
+_SETTINGS = ("lr", "batch", "horizon", "damping", "average")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """Which problems, for how long, how often."""
+
+    problems: tuple[str, ...]
+    """Problems by name."""
+    targets: tuple[float, ...]
+    """The score on validation data that is to be reached, for each problem."""
+    budgets: tuple[float, ...]
+    """Seconds of one run, of a core that does the reference product in 14 ms, for each problem."""
+    contestants: tuple[str, ...] = field.TORCH
+    """Contestants by name."""
+    trials: int = 6
+    """Settings that each contestant tries."""
+    seeds: int = 3
+    """Runs of the finals."""
+    points: int = 40
+    """Looks at the validation data in one run."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be raced."""
+        if not len(self.problems) == len(self.targets) == len(self.budgets) > 0:
+            raise InvalidInputError(
+                f"each of {len(self.problems)} problems needs a target and a budget, but there "
+                f"are {len(self.targets)} targets and {len(self.budgets)} budgets."
+            )
+        unknown = [name for name in self.contestants if name not in field.CONTESTANTS]
+        if unknown or field.DEFAULT not in self.contestants:
+            raise InvalidInputError(
+                f"contestants are among {', '.join(field.CONTESTANTS)}, NGD always one of them, "
+                f"but {', '.join(self.contestants)} came."
+            )
+        if min(self.trials, self.seeds, self.points) < 1:
+            raise InvalidInputError("trials, seeds and points are at least 1.")
+
+
+@dataclass(frozen=True)
+class Heat:
+    """One problem of the race, and who can race on it."""
+
+    problem: str
+    target: float
+    budget: float
+    batches: tuple[int, ...]
+    contestants: tuple[str, ...]
+
+
+def compute(config: Race, sweep: Sweep) -> Arrays:
+    """Return curves, seconds to the target, and every trial."""
+    heats, notes = prepare(config)
+    arrays = Arrays(
+        problem=[heat.problem for heat in heats],
+        entrant=[*config.contestants, field.UNTUNED],
+        contestant=list(config.contestants),
+        seed=[TUNING_SEED + 1 + k for k in range(config.seeds)],
+        trial=list(range(config.trials)),
+        look=list(range(config.points + 1)),
+        setting=list(_SETTINGS),
+        note=notes,
+    )
+    machine = str(environment()["cpu"])
+    found = [_heat(config, heat, machine, sweep) for heat in heats]
+    for name, dims in _DIMS.items():
+        arrays.add(name, np.stack([part[name] for part in found]), "problem", *dims)
+    arrays.add("target", [heat.target for heat in heats], "problem")
+    arrays.add("budget", [heat.budget for heat in heats], "problem")
+    return arrays
+
+
+def prepare(config: Race) -> tuple[list[Heat], list[str]]:
+    """Return what can be raced here, and sentences on what cannot.
+
+    Raises:
+        InvalidInputError: If no problem can, or a package of the peers is missing.
+    """
+    if {"SOAP", "Shampoo"} & set(config.contestants):
+        collection()
+    absent, notes = set(), []
+    if field.KFAC in config.contestants:
+        try:
+            kfac_jax.environment()
+        except kfac_jax.PeerUnavailableError as error:
+            absent.add(field.KFAC)
+            notes.append(f"kfac-jax did not race: {error}")
+    heats = []
+    for name, target, budget in zip(config.problems, config.targets, config.budgets, strict=True):
+        try:
+            problem = problems.load(name)
+        except InvalidInputError as error:
+            notes.append(f"The problem {name} was left out: {error}")
+            continue
+        absent_here = absent if name in _KFAC_PROBLEMS else absent | {field.KFAC}
+        racing = tuple(who for who in config.contestants if who not in absent_here)
+        heats.append(Heat(name, target, budget, problem.batches, racing))
+    if not heats:
+        raise InvalidInputError(f"no problem can be raced here. {' '.join(notes)}")
+    return heats, notes
+
+
+_KFAC_PROBLEMS = ("autoencoder", "digits")  # those that its process knows to build
+
+# What a heat returns, with the axes behind the problem's.
+_DIMS: dict[str, tuple[str, ...]] = {
+    "raced": ("entrant",),
+    "trial_settings": ("contestant", "trial", "setting"),
+    "trial_seconds": ("contestant", "trial"),
+    "trial_best": ("contestant", "trial"),
+    "trial_begun": ("contestant", "trial"),
+    "chosen": ("entrant",),
+    "seconds": ("entrant", "seed", "look"),
+    "score": ("entrant", "seed", "look"),
+    "steps": ("entrant", "seed", "look"),
+    "time_to_target": ("entrant", "seed"),
+    "steps_to_target": ("entrant", "seed"),
+    "test": ("entrant", "seed"),
+    "test_error": ("entrant", "seed"),
+    "product": ("entrant", "seed"),
+    "begun": ("entrant", "seed"),
+}
+
+
+def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> dict[str, Any]:
+    """Tune and race on one problem: a trial of each in turn, then a seed of each in turn."""
+    drawn = {
+        who: field.space(who, heat.problem, heat.batches).draw(config.trials)
+        for who in heat.contestants
+    }
+
+    def cell(who: str, settings: Settings, seed: int, *, final: bool) -> Cell:
+        run = Run(
+            problem=heat.problem,
+            method=who,
+            settings=settings,
+            seed=seed,
+            budget=heat.budget,
+            points=config.points,
+            target=heat.target,
+            stop=not final,
+            test=final,
+            machine=machine,
+        )
+        return Cell(_runner(who), run, f"{heat.problem}, {who}, seed {seed}")
+
+    order = [(who, k) for k in range(config.trials) for who in heat.contestants]
+    cells = [cell(who, drawn[who][k], TUNING_SEED, final=False) for who, k in order]
+    trials = dict(zip(order, sweep(cells, f"{heat.problem}: tuning"), strict=True))
+    ranks = {at: _rank(result, heat.target) for at, result in trials.items()}
+    best = {
+        who: min(
+            range(config.trials), key=[ranks[who, k] for k in range(config.trials)].__getitem__
+        )
+        for who in heat.contestants
+    }
+    entrants = {who: (who, best[who]) for who in heat.contestants}
+    entrants[field.UNTUNED] = (field.DEFAULT, 0)
+    finals = [(name, seed) for seed in range(1, config.seeds + 1) for name in entrants]
+    cells = [
+        cell(entrants[name][0], drawn[entrants[name][0]][entrants[name][1]], seed, final=True)
+        for name, seed in finals
+    ]
+    results = dict(zip(finals, sweep(cells, f"{heat.problem}: finals"), strict=True))
+    tables = _empty(config)
+    for (who, k), result in trials.items():
+        _enter_trial(tables, config, heat, who, k, drawn[who][k], result)
+    for (name, seed), result in results.items():
+        _enter_final(tables, config, heat, name, seed, entrants[name][1], result)
+    return tables
+
+
+def _runner(who: str) -> Callable[[Run], Result]:
+    if who == field.KFAC:
+        return kfac_jax.kfac
+    return peer if who in PEERS else natural
+
+
+def _rank(result: Result, target: float) -> tuple[float, float]:
+    return rank(reached(result["seconds"], result["score"], target), result["score"])
+
+
+def _empty(config: Race) -> dict[str, Any]:
+    sizes = {
+        "entrant": len(config.contestants) + 1,
+        "contestant": len(config.contestants),
+        "trial": config.trials,
+        "setting": len(_SETTINGS),
+        "seed": config.seeds,
+        "look": config.points + 1,
+    }
+    tables: dict[str, Any] = {
+        name: np.full([sizes[dim] for dim in dims], np.nan) for name, dims in _DIMS.items()
+    }
+    tables["raced"] = np.zeros(sizes["entrant"], dtype=bool)
+    return tables
+
+
+def _enter_trial(
+    tables: dict[str, Any],
+    config: Race,
+    heat: Heat,
+    who: str,
+    k: int,
+    settings: Settings,
+    result: Result,
+) -> None:
+    at = config.contestants.index(who), k
+    values = [getattr(settings, name) for name in _SETTINGS]
+    tables["trial_settings"][at] = [np.nan if value is None else value for value in values]
+    tables["trial_seconds"][at] = reached(result["seconds"], result["score"], heat.target)
+    tables["trial_best"][at] = np.min(result["score"])
+    tables["trial_begun"][at] = result["begun"]
+
+
+def _enter_final(
+    tables: dict[str, Any],
+    config: Race,
+    heat: Heat,
+    name: str,
+    seed: int,
+    chosen: int,
+    result: Result,
+) -> None:
+    e = [*config.contestants, field.UNTUNED].index(name)
+    at = e, seed - 1
+    tables["raced"][e], tables["chosen"][e] = True, chosen
+    for curve in ("seconds", "score", "steps"):
+        tables[curve][at][: len(result[curve])] = result[curve]
+    for quantity in ("test", "test_error", "product", "begun"):
+        tables[quantity][at] = result[quantity]
+    tables["time_to_target"][at] = reached(result["seconds"], result["score"], heat.target)
+    tables["steps_to_target"][at] = reached(result["steps"], result["score"], heat.target)
+
+
+def draw(config: Race, arrays: Arrays) -> "Figure":
+    """Return ratios of seconds to the target, and curves."""
+    from natgrad.experiments.race.picture import picture
+
+    return picture(arrays)
+
+
+RACE = Experiment(
+    name="race",
+    title="Seconds to a target: NGD and its peers, tuned alike",
+    source="natgrad bench",
+    presets={
+        "smoke": Race(
+            problems=("digits", "table"),
+            targets=(0.06, 0.6),
+            budgets=(0.15, 0.1),
+            trials=2,
+            seeds=2,
+            points=8,
+        ),
+        "quick": Race(
+            problems=("autoencoder", "classifier", "table"),
+            targets=(0.018, 0.55, 0.475),
+            budgets=(6.0, 4.0, 0.5),
+            trials=3,
+            points=24,
+        ),
+        "paper": Race(
+            problems=("autoencoder", "classifier", "transformer", "table"),
+            targets=(0.0106, 0.4, 2.4, 0.475),
+            budgets=(18.0, 10.0, 12.0, 0.5),
+            contestants=field.CONTESTANTS,
+            trials=5,
+            points=36,
+        ),
+    },
+    minutes={"smoke": 0.5, "quick": 13.0, "paper": 55.0},
+    compute=compute,
+    claims=claims,
+    draw=draw,
+    departures=losses,
+)
+"""The race; `natgrad bench` runs it."""

@@ -1,0 +1,140 @@
+"""What NGD is to achieve, whether it did, and where it lost and why."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from natgrad.experiments.race import contestants as field
+from natgrad.experiments.race.outcomes import Ratio, ratio
+from natgrad.experiments.race.peers import PEERS
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.claims import Claim
+
+
+def against(arrays: Arrays, problem: str, who: str, ours: str = field.DEFAULT) -> Ratio | None:
+    """Return how many times as long as NGD an entrant takes to the target; None if it was absent.
+
+    Args:
+        arrays: The result of a race.
+        problem: The problem's name.
+        who: The entrant.
+        ours: Which NGD it is compared with.
+    """
+    names, entrants = arrays.coordinates["problem"], arrays.coordinates["entrant"]
+    if problem not in names or who not in entrants:
+        return None
+    p, e, own = names.index(problem), entrants.index(who), entrants.index(ours)
+    if not arrays["raced"][p, e]:
+        return None
+    seconds = arrays["time_to_target"][p]
+    return ratio(seconds[e], seconds[own], float(arrays["budget"][p]))
+
+
+def best_peer(arrays: Arrays, problem: str) -> tuple[str, Ratio] | None:
+    """Return the fastest tuned peer on a problem, kfac-jax apart; None if the problem is absent."""
+    found = {who: against(arrays, problem, who) for who in PEERS}
+    known = {who: r for who, r in found.items() if r is not None and not math.isnan(r.value)}
+    if not known:
+        return None
+    # Among those that did not reach the target the budget stands for all: any of them is last.
+    who = min(known, key=lambda name: (known[name].value, ">" in known[name].bound))
+    return who, known[who]
+
+
+def claims(config: Any, arrays: Arrays) -> Sequence[Claim]:
+    """Return the targets of the race, with their numbers."""
+    found = []
+    best = best_peer(arrays, "autoencoder")
+    if best is not None:
+        who, value = best
+        found.append(_claim("autoencoder-best-peer", "autoencoder", who, value, 2.0))
+    for problem, who, bound in (
+        ("autoencoder", field.KFAC, 3.0),
+        ("classifier", "AdamW", 1.0),
+        ("transformer", "AdamW", 1.0),
+    ):
+        measured = against(arrays, problem, who)
+        if measured is not None:
+            name = f"{problem}-{who.lower()}"
+            found.append(_claim(name, problem, who, measured, bound))
+    return found
+
+
+def _claim(name: str, problem: str, who: str, measured: Ratio, bound: float) -> Claim:
+    goal = "is not behind" if bound == 1 else f"is {bound:g} times ahead of"
+    peer = f"the best tuned peer, {who}" if name.endswith("best-peer") else f"tuned {who}"
+    limits = {
+        "": "",
+        ">": f"; {who} did not always get there: a lower bound",
+        "<": "; NGD did not always get there: an upper bound",
+        "?": "; neither always got there: budgets stand for missing seconds",
+    }
+    spread = math.log(measured.high / measured.low) / 2 if measured.seeds > 1 else None
+    return Claim(
+        id=name,
+        statement=f"{problem}: NGD {goal} {peer}, in seconds to the target{limits[measured.bound]}",
+        source="natgrad",
+        value=measured.value,
+        relation=">=",
+        bound=bound,
+        sd=None if spread is None else measured.value * spread,
+        n=measured.seeds,
+    )
+
+
+def losses(config: Any, arrays: Arrays) -> Sequence[str]:
+    """Return sentences: what was left out, and where NGD lost, by how much, and why."""
+    return [*arrays.coordinates["note"], *missed(config, arrays), *defeats(arrays)]
+
+
+def missed(config: Any, arrays: Arrays) -> list[str]:
+    """Return a sentence for each target that was missed: by how much."""
+    found = []
+    for claim in claims(config, arrays):
+        if not claim.satisfied:
+            assert isinstance(claim.bound, float)
+            size = (
+                "neither got to the target within the budget"
+                if math.isnan(claim.value)
+                else f"the ratio is {claim.value:.2f}, {claim.value / claim.bound:.2f} of it"
+            )
+            found.append(f"The target {claim.id}, a ratio of {claim.bound:g}, is missed: {size}.")
+    return found
+
+
+def defeats(arrays: Arrays) -> list[str]:
+    """Return a sentence for each peer that was ahead of NGD, divided into steps and their cost.
+
+    Seconds are steps times the seconds of a step: a method loses because it needs more steps, or
+    because its steps cost more.
+    """
+    found = []
+    for problem in arrays.coordinates["problem"]:
+        for who in (*PEERS, field.KFAC):
+            measured = against(arrays, problem, who)
+            if measured is not None and measured.value < 1:
+                found.append(_defeat(arrays, problem, who, measured))
+    return found
+
+
+def _defeat(arrays: Arrays, problem: str, who: str, measured: Ratio) -> str:
+    p = arrays.coordinates["problem"].index(problem)
+    entrants = arrays.coordinates["entrant"]
+    e, own = entrants.index(who), entrants.index(field.DEFAULT)
+    at_least = "at least " if measured.bound == "<" else ""
+    sentence = f"{problem}: NGD takes {at_least}{1 / measured.value:.2f} times as long as {who}"
+    seconds, steps = (
+        np.nan_to_num(arrays[f"{name}_to_target"][p], nan=np.inf) for name in ("time", "steps")
+    )
+    if not np.isfinite(np.median(steps[[e, own]], axis=1)).all():
+        return f"{sentence}; it does not get to the target within the budget."
+    own_steps, other_steps = np.median(steps[own]), np.median(steps[e])
+    fewer = own_steps / other_steps
+    cost = np.median(seconds[own]) / own_steps / (np.median(seconds[e]) / other_steps)
+    why = "its steps cost too much" if cost > 1 and fewer <= 1 else "it needs more steps"
+    return (
+        f"{sentence}: it needs {fewer:.2f} times as many steps, and each costs {cost:.1f} times as "
+        f"much (batches differ as tuned); {why}."
+    )

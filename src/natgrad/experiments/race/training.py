@@ -1,0 +1,147 @@
+"""One run: train for a budget of seconds, look at the validation data now and then."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
+from torch.nn import Module
+
+from natgrad.errors import NonFiniteError
+from natgrad.experiments.race.clock import Clock
+from natgrad.experiments.race.problems import Problem
+from natgrad.experiments.race.settings import Settings
+from natgrad.lab.cells import Result
+
+_WORSE = 1e3  # a score so many times that of the initial weights is that of a diverged run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One contestant on one problem.
+
+    Attributes:
+        problem: Its name.
+        method: The contestant's name.
+        settings: Its settings.
+        seed: Of the initial weights and of the order of the data.
+        budget: Seconds of training, of the reference core.
+        points: How many times the validation data are looked at.
+        target: A score on the validation data.
+        stop: Whether to stop when the target is reached.
+        test: Whether to look at the test data when the run is over.
+        machine: Where the run was timed: seconds of another machine are another result.
+    """
+
+    problem: str
+    method: str
+    settings: Settings
+    seed: int
+    budget: float
+    points: int
+    target: float
+    stop: bool
+    test: bool
+    machine: str
+
+
+class Learner(Protocol):
+    """A network and the method that trains it."""
+
+    def step(self, x: Tensor, y: Tensor) -> None:
+        """Learn from a batch."""
+
+    def scale(self, factor: float) -> None:
+        """Set the learning rate to this factor of the initial one."""
+
+    def judged(self) -> AbstractContextManager[None]:
+        """Have the network hold, inside the block, the weights that count."""
+
+
+class Learning:
+    """The part that learners share: a network, a problem, and settings."""
+
+    def __init__(self, problem: Problem, model: Module, settings: Settings) -> None:
+        self.problem, self.model, self.settings = problem, model, settings
+
+    def judged(self) -> AbstractContextManager[None]:
+        """Have the network hold the last weights."""
+        return nullcontext()
+
+
+Start = Callable[[Run, Problem, Module], Learner]
+"""How a contestant begins."""
+
+
+def train(run: Run, problem: Problem, start: Start) -> Result:
+    """Return the curve of a run: seconds, scores and steps at each look; then what came of it.
+
+    The time of looks does not count. A run ends at its budget, at the target if asked to, or when
+    it diverges: then the last score is infinite.
+    """
+    model = problem.make(run.seed)
+    learner = start(run, problem, model)
+    clock = Clock()
+    batches = shuffled(len(problem.train), run.settings.batch, run.seed)
+    curve = [(0.0, problem.score(model, problem.validation)[0], 0)]
+    steps, begun, due = 0, time.time(), look_times(run.budget, run.points)
+    while clock.seconds < run.budget and math.isfinite(curve[-1][1]):
+        if run.stop and curve[-1][1] <= run.target:
+            break
+        while clock.seconds < due[0]:
+            try:
+                with clock.running():
+                    learner.scale(run.settings.rate(clock.seconds / run.budget))
+                    learner.step(*problem.batch(problem.train, next(batches)))
+            except (NonFiniteError, LinAlgError):
+                curve.append((clock.seconds, math.inf, steps))
+                break
+            steps += 1
+        else:
+            with learner.judged():
+                score = problem.score(model, problem.validation)[0]
+            fine = math.isfinite(score) and score <= _WORSE * curve[0][1]
+            curve.append((clock.seconds, score if fine else math.inf, steps))
+            due = [at for at in due if at > clock.seconds]
+    with learner.judged():
+        test = problem.score(model, problem.test) if run.test else (math.nan, math.nan)
+    seconds, scores, counts = (np.array(column) for column in zip(*curve, strict=True))
+    return {
+        "seconds": seconds,
+        "score": scores,
+        "steps": counts,
+        "test": np.array(test[0]),
+        "test_error": np.array(test[1]),
+        "product": np.array(clock.product),
+        "begun": np.array(begun),
+    }
+
+
+def look_times(budget: float, points: int) -> list[float]:
+    """Return when the validation data are looked at, the last time at the end.
+
+    Example:
+        >>> look_times(6.0, 3)
+        [2.0, 4.0, 6.0]
+    """
+    return [*(budget * k / points for k in range(1, points)), budget]
+
+
+def shuffled(rows: int, batch: int, seed: int) -> Iterator[Tensor]:
+    """Yield the rows of batches, in a new order at each pass over the data; no batch is short.
+
+    Example:
+        >>> batches = shuffled(5, 2, seed=0)
+        >>> len(torch.cat([next(batches), next(batches)]).unique())
+        4
+    """
+    source = torch.Generator().manual_seed(seed)
+    while True:
+        order = torch.randperm(rows, generator=source)
+        yield from torch.split(order[: rows - rows % batch], batch)

@@ -81,7 +81,7 @@ def train(optimizer: NGD, criterion: Likelihood, x: Tensor, y: Tensor, steps: in
 
 def factors_of(optimizer: NGD) -> dict[str, tuple[Tensor, Tensor]]:
     """(Λ, Λ̃) of every layer, symmetric."""
-    blocks = optimizer._preconditioner.blocks
+    blocks = optimizer._core.preconditioner.blocks
     return {
         name: (symmetric(block.inputs.matrix), symmetric(block.errors.matrix))
         for name, block in blocks.items()

@@ -1,5 +1,6 @@
 """What the hooks see, what they leave alone, and what they refuse."""
 
+import copy
 import gc
 import warnings
 import weakref
@@ -9,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import (
     BatchNorm1d,
-    Conv2d,
+    Conv3d,
     CrossEntropyLoss,
     Dropout,
-    LayerNorm,
+    Embedding,
     LeakyReLU,
     Linear,
     Module,
-    MultiheadAttention,
+    PReLU,
     Sequential,
     Tanh,
 )
@@ -25,7 +26,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from natgrad import Categorical, Gaussian
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError, UnsupportedError
 from natgrad.optim import NGD, EqualShare, Factors, UncoveredWarning
-from natgrad.optim.layers import cover
+from natgrad.optim.coverage import cover
 from tests.helpers import F64, assert_near, randn
 from tests.optim.nets import (
     backward,
@@ -123,6 +124,21 @@ def test_another_model_with_the_same_criterion_is_ignored():
         assert torch.equal(a, b)
 
 
+def test_a_copy_of_the_model_is_ignored():
+    ends = []
+    for copied in (False, True):
+        model, criterion = seeded(lambda: mlp(3, 4, 2)), Gaussian()
+        optimizer = NGD(model, criterion)
+        train(optimizer, criterion, X, Y, 1)
+        if copied:
+            twin = copy.deepcopy(model)
+            criterion(twin(X[:4]), Y[:4]).backward()
+        train(optimizer, criterion, X, Y, 2)
+        ends.append(weights_of(model))
+    for a, b in zip(*ends, strict=True):
+        assert torch.equal(a, b)
+
+
 def test_hooks_are_removable_and_die_with_the_optimizer():
     model, criterion = seeded(lambda: mlp(3, 4, 2)), Gaussian()
     optimizer = NGD(model, criterion)
@@ -206,28 +222,26 @@ def test_flattened_sequences_are_trained_too():
 
 
 def test_other_parameters_are_named_once_and_take_safe_gradient_steps():
-    build = lambda: Sequential(Linear(3, 4), LayerNorm(4), Linear(4, 2))  # noqa: E731
+    build = lambda: Sequential(Linear(3, 4), PReLU(4), Linear(4, 2))  # noqa: E731
     model, criterion = seeded(build), Gaussian()
-    with pytest.warns(UncoveredWarning, match=r"1\.weight .*LayerNorm.*1\.bias") as record:
+    with pytest.warns(UncoveredWarning, match=r"1\.weight .*PReLU") as record:
         optimizer = NGD(model, criterion, step_length=EqualShare())
     assert len(record) == 1
-    before = [p.detach().clone() for p in model[1].parameters()]
+    before = model[1].weight.detach().clone()
     backward(model, criterion, X, Y)
-    grads = [p.grad.clone() for p in model[1].parameters()]
+    g = model[1].weight.grad.clone()
     optimizer.step()
-    for p, old, g, name in zip(
-        model[1].parameters(), before, grads, ["1.weight", "1.bias"], strict=True
-    ):
-        trace = optimizer._preconditioner.plain[name].trace
-        assert trace > 0
-        assert_near(old - p, g / (trace + 0.1) / 3, 1e-10)  # two layers, and one for the rest
-    with pytest.raises(UnsupportedError, match="LayerNorm"):
+    trace = optimizer._core.preconditioner.plain["1.weight"].trace
+    assert trace > 0
+    # Two layers, and one for the rest.
+    assert_near(before - model[1].weight, g / (trace + 0.1) / 3, 1e-10)
+    with pytest.raises(UnsupportedError, match="PReLU"):
         NGD(model, criterion, strict=True)
 
 
 def test_traces_of_other_parameters_are_those_of_the_fisher():
     """Averaged over many samples, against the exact sum over the root's columns."""
-    build = lambda: Sequential(Linear(3, 4), LayerNorm(4), Linear(4, 2))  # noqa: E731
+    build = lambda: Sequential(Linear(3, 4), PReLU(4), Linear(4, 2))  # noqa: E731
     traces = []
     for options in (Factors(samples=4000), None):
         model, criterion = seeded(build), Gaussian()
@@ -245,30 +259,30 @@ def test_traces_of_other_parameters_are_those_of_the_fisher():
                 optimizer = NGD(model, criterion, factors=options)
             backward(model, criterion, X, Y)
             optimizer.step()
-            traces.append(optimizer._preconditioner.plain["1.weight"].trace)
+            traces.append(optimizer._core.preconditioner.plain["1.weight"].trace)
     assert traces[0] == pytest.approx(traces[1], rel=0.1)
 
 
-class Attention(Module):
-    """`MultiheadAttention` reads the weight of its output projection past its forward."""
+class Behind(Module):
+    """Reads the weight of a layer past its forward."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.attention, self.last = MultiheadAttention(4, 2, batch_first=True), Linear(4, 2)
+        self.inner, self.last = Linear(4, 4), Linear(4, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.attention(x, x, x, need_weights=False)[0].mean(1))
+        hidden = torch.nn.functional.linear(x, self.inner.weight, self.inner.bias)
+        return self.last(hidden.tanh())
 
 
 def test_a_layer_used_behind_the_hooks_is_found_out():
-    model, criterion, x = seeded(Attention), Gaussian(), randn(8, 3, 4, seed=6)
-    with pytest.warns(UncoveredWarning, match="in_proj_weight"):
-        optimizer = NGD(model, criterion)
-    with pytest.warns(UncoveredWarning, match=r"out_proj\.weight .*outside of its forward"):
+    model, criterion, x = seeded(Behind), Gaussian(), randn(8, 4, seed=6)
+    optimizer = NGD(model, criterion)
+    with pytest.warns(UncoveredWarning, match=r"inner\.weight .*outside of its forward"):
         train(optimizer, criterion, x, Y, 1)
     losses = train(optimizer, criterion, x, Y, 12)
     assert losses[-1] < losses[0]
-    assert "attention.out_proj.weight" in optimizer._preconditioner.plain
+    assert "inner.weight" in optimizer._core.preconditioner.plain
 
 
 def tied() -> Sequential:
@@ -281,11 +295,12 @@ def tied() -> Sequential:
     ("build", "reason", "covered"),
     [
         (tied, "tied to another module", ["4"]),
-        (lambda: Sequential(Conv2d(2, 4, 3, groups=2), Conv2d(4, 2, 1)), "grouped", ["1"]),
+        (lambda: Sequential(torch.nn.LSTM(2, 4), Linear(4, 2)), "LSTM is not", ["1"]),
         (lambda: Sequential(weight_norm(Linear(3, 2)), Linear(2, 2)), "computed from", ["1"]),
-        (lambda: Sequential(torch.nn.Embedding(5, 3), Linear(3, 2)), "Embedding", ["1"]),
+        (lambda: Sequential(Embedding(5, 3, sparse=True), Linear(3, 2)), "sparse", ["1"]),
+        (lambda: Sequential(Conv3d(1, 1, 2), Linear(3, 2)), "Conv3d is not", ["1"]),
     ],
-    ids=["tied", "groups", "weight-norm", "embedding"],
+    ids=["tied", "lstm", "weight-norm", "sparse-embedding", "conv3d"],
 )
 def test_what_is_not_covered_is_said_with_a_reason(build, reason, covered):
     found = cover(build())
@@ -336,8 +351,7 @@ def test_dropout_and_batch_normalisation_are_replayed():
     build = lambda: Sequential(Linear(3, 8), BatchNorm1d(8), Dropout(0.3), Linear(8, 2))  # noqa: E731
     model, criterion = seeded(build), Gaussian()
     model[1].num_batches_tracked.zero_()
-    with pytest.warns(UncoveredWarning):
-        optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion)
     random = torch.get_rng_state()
     torch.manual_seed(0)
     try:

@@ -265,8 +265,8 @@ def test_averages_count_data():
 def test_a_constant_error_factor_is_recognised():
     model = seeded(lambda: mlp(3, 4, 2))
     optimizer = one_step(model, Gaussian(), randn(5, 3, seed=1), randn(5, 2, seed=2))
-    block = optimizer._preconditioner.blocks["2"]
+    block = optimizer._core.preconditioner.blocks["2"]
     assert block.errors.constant
     assert block.errors.multiple == 1.0
     assert block.left.used == "multiple"
-    assert not optimizer._preconditioner.blocks["0"].errors.constant
+    assert not optimizer._core.preconditioner.blocks["0"].errors.constant

@@ -98,7 +98,7 @@ def test_low_rank_bounds_the_rest_by_its_mean():
 
 
 def updated(factor: Factor, x: Tensor) -> None:
-    factor.update(torch.tril(x.mT @ x / len(x)), len(x), rows=x / len(x) ** 0.5)
+    factor.update(torch.tril(x.mT @ x / len(x)), x / len(x) ** 0.5, n=len(x))
 
 
 def test_sherman_morrison_follows_an_adaptive_damping():
@@ -133,7 +133,7 @@ def test_many_rows_are_factorised():
 
 def test_nothing_is_done_twice():
     factor, keeper = Factor(memory=0), Keeper()
-    factor.update(moment(4, 9, seed=11), 9)
+    factor.update(moment(4, 9, seed=11), n=9)
     keeper.refresh(factor, 0.1)
     held = keeper.inverse
     keeper.refresh(factor, 0.1)
@@ -163,3 +163,28 @@ def test_exact_solvers_agree():
         ends.append(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
     assert_near(ends[0], ends[1], 1e-7)
     assert_near(ends[2], ends[1], 1e-7)
+
+
+def test_a_constant_factor_is_decomposed_once(monkeypatch):
+    """Whatever the damping does, and to the numbers of a fresh factorisation."""
+    factor, keeper, matrix = Factor(memory=0), Keeper(), randn(6, 6, seed=1)
+    matrix = matrix @ matrix.mT
+    factor.fix(torch.tril(matrix))
+    calls, eigh = [], torch.linalg.eigh
+    monkeypatch.setattr(torch.linalg, "eigh", lambda m: (calls.append(1), eigh(m))[1])
+    for ridge in (0.5, 0.1, 2.0):
+        keeper.refresh(factor, ridge)
+        assert keeper.used == "constant"
+        assert_near(keeper.inverse.matrix, inverse(matrix, ridge), 1e-10)
+    assert len(calls) == 1
+
+
+def test_stacks_are_inverted_one_by_one():
+    stack = torch.stack([randn(5, 5, seed=k) for k in range(3)])
+    stack = stack @ stack.mT
+    expected = torch.stack([inverse(each, 0.2) for each in stack])
+    assert_near(by_cholesky(torch.tril(stack), 0.2), expected, 1e-9)
+    assert_near(by_eigen(torch.tril(stack), 0.2), expected, 1e-9)
+    # A stack with one singular member falls back to double precision, and still fails without γ.
+    single = torch.stack([torch.ones(2, 2), torch.eye(2)])
+    assert_near(by_cholesky(single, 1e-9)[1], torch.eye(2), 1e-6)

@@ -72,7 +72,7 @@ def test_the_diagonal_is_that_of_the_dense_fisher():
 
 def test_conjugate_gradients_solve_the_dense_system():
     model, optimizer, before, _ = start("conjugate_gradients", damping=0.2)
-    optimizer._preconditioner.iterations, optimizer._preconditioner.tolerance = 200, 1e-12
+    optimizer._core.preconditioner.iterations, optimizer._core.preconditioner.tolerance = 200, 1e-12
     network = Network(seeded(lambda: mlp(3, 5, 3)))
     truth = reference.natural(Categorical(), network, network.init(), (X, Y), damping=0.2)
     optimizer.step()

@@ -35,6 +35,7 @@ OPTIONS = {
     "diagonal": {"method": "diagonal"},
     "cg": {"method": "conjugate_gradients"},
     "samples": {"factors": Factors(samples=2, memory=0)},
+    "lean": {"factors": Factors(memory=0, keep=False)},
 }
 
 
@@ -97,9 +98,9 @@ def test_loading_a_state_copies_it():
     run(optimizer, criterion, 2)
     resumed = NGD(seeded(lambda: mlp(3, 6, 2)), criterion)
     resumed.load_state_dict(optimizer.state_dict())
-    before = resumed._preconditioner.blocks["0"].inputs.matrix.clone()
-    optimizer._preconditioner.blocks["0"].inputs.matrix.zero_()
-    assert torch.equal(resumed._preconditioner.blocks["0"].inputs.matrix, before)
+    before = resumed._core.preconditioner.blocks["0"].inputs.matrix.clone()
+    optimizer._core.preconditioner.blocks["0"].inputs.matrix.zero_()
+    assert torch.equal(resumed._core.preconditioner.blocks["0"].inputs.matrix, before)
 
 
 def test_states_of_other_optimizers_are_refused():
@@ -134,7 +135,7 @@ def test_a_step_that_is_not_finite_is_refused(bad, where):
     for a, b in zip(before, weights_of(model), strict=True):
         assert torch.equal(a, b)
     for name, matrix in held.items():
-        assert torch.equal(optimizer._preconditioner.blocks[name].inputs.matrix, matrix)
+        assert torch.equal(optimizer._core.preconditioner.blocks[name].inputs.matrix, matrix)
     run(optimizer, criterion, 2)  # and goes on with the next batch
     assert optimizer.statistics.step == 4
 
@@ -154,6 +155,7 @@ def live_tensors() -> int:
     return sum(1 for o in gc.get_objects() if issubclass(type(o), torch.Tensor))
 
 
+@pytest.mark.slow
 def test_ten_thousand_steps_leak_nothing():
     model = seeded(lambda: Sequential(Linear(2, 3), torch.nn.Tanh(), Linear(3, 1)))
     criterion, x, y = Gaussian(), randn(4, 2, seed=8), randn(4, 1, seed=9)
@@ -164,7 +166,7 @@ def test_ten_thousand_steps_leak_nothing():
     assert live_tensors() <= before
     for _ in range(50):  # forward passes that nobody uses
         criterion(model(x), y)
-    assert len(optimizer._capture._calls) <= 2
+    assert len(optimizer._core.capture._calls) <= 2
 
 
 def test_weight_averages():
@@ -182,3 +184,27 @@ def test_weight_averages():
         assert torch.equal(a, b)
     with pytest.raises(InvalidInputError, match="weight_average"), NGD(model, criterion).averaged():
         pass
+
+
+def test_forgetting_factors_halves_the_state_and_changes_nothing():
+    ends, sizes = [], []
+    for keep in (True, False):
+        model, criterion = seeded(lambda: mlp(3, 6, 4, 2)), Gaussian()
+        optimizer = NGD(model, criterion, factors=Factors(memory=0, keep=keep, exact_output=False))
+        run(optimizer, criterion, 14)
+        layers = optimizer.state_dict()["natural"]["preconditioner"]["layers"]
+        held = [v["matrix"] for layer in layers.values() for k, v in layer.items() if k in FACTORS]
+        made = [
+            v["data"] for layer in layers.values() for k, v in layer.items() if k not in FACTORS
+        ]
+        tensors = [t for t in held if t is not None] + [data["matrix"] for data in made]
+        sizes.append(sum(t.nbytes for t in tensors))
+        ends.append(weights_of(model))
+    assert sizes[1] == sizes[0] / 2
+    for a, b in zip(*ends, strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(InvalidInputError, match="memory must be 0"):
+        Factors(keep=False)
+
+
+FACTORS = ("inputs", "errors")

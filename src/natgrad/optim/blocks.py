@@ -1,16 +1,20 @@
 """One layer's block of the Fisher: a Kronecker product, [BLH18] (10) and (20), or a diagonal."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from natgrad.optim.batch import Batch
 from natgrad.optim.capture import Call
 from natgrad.optim.damping import Split, ridges
+from natgrad.optim.direction import OuterPart
 from natgrad.optim.factors import Factor
 from natgrad.optim.inverses import Keeper, Solver
 from natgrad.optim.layers import Layer
+from natgrad.optim.ranks import World
 
 
 class KroneckerBlock:
@@ -22,12 +26,20 @@ class KroneckerBlock:
         split: How the factors share the damping.
         solver: How the factors are inverted.
         power: −1 for the natural gradient, −½ for square-root whitening ([BLH18] §6).
+        keep: Whether the factors stay once they are inverted.
     """
 
     def __init__(
-        self, layer: Layer, *, memory: float, split: Split, solver: Solver, power: float = -1.0
+        self,
+        layer: Layer,
+        *,
+        memory: float,
+        split: Split,
+        solver: Solver,
+        power: float = -1.0,
+        keep: bool = True,
     ) -> None:
-        self.layer, self.split = layer, split
+        self.layer, self.split, self.keep = layer, split, keep
         self.inputs, self.errors = Factor(memory), Factor(memory)
         self.right, self.left = Keeper(solver, power=power), Keeper(solver, power=power)
 
@@ -46,48 +58,82 @@ class KroneckerBlock:
         """Return whether both factors have been inverted."""
         return self.left.inverse is not None
 
-    def update(self, calls: Sequence[Call], weights: Sequence[float]) -> None:
-        """Blend in the moments of a batch, which may have come in several calls.
-
-        Args:
-            calls: The criterion's calls.
-            weights: Weight of one datum of each in the average over all data.
-        """
+    def update(self, batch: Batch) -> None:
+        """Blend in the moments of a batch, which may have come in several calls."""
+        calls, weights, world = batch.calls, batch.weights, batch.world
         seen = [call.moments[self.layer.name] for call in calls]
-        n = sum(call.n for call in calls)
-        per_row = [w / sum(v * m.rows for v, m in zip(weights, seen, strict=True)) for w in weights]
-        self.inputs.update(*_average([(m.inputs, m.input_rows) for m in seen], per_row, n))
+        (rows,) = world.sum([sum(w * m.rows for w, m in zip(weights, seen, strict=True))])
+        per_row = [w / rows for w in weights]
+        inputs = _average([(m.inputs, m.input_rows) for m in seen], per_row)
+        self.inputs.update(*_together(world, inputs), n=batch.n)
         if not seen[0].constant_errors:
-            self.errors.update(*_average([(m.errors, m.error_rows) for m in seen], weights, n))
+            errors = _average([(m.errors, m.error_rows) for m in seen], weights)
+            self.errors.update(*_together(world, errors), n=batch.n)
         elif not self.errors.constant and seen[0].errors is not None:
             self.errors.fix(seen[0].errors / calls[0].n)
 
-    def refresh(self, damping: float) -> None:
-        """Invert both factors under this damping."""
+    def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
+        """Invert both factors under this damping, or make room for the inverses.
+
+        Returns:
+            Whose dense inverses another process may have to be given.
+        """
         inputs, errors = self.inputs.mean_eigenvalue(), self.errors.mean_eigenvalue()
         right, left = ridges(self.split, damping, inputs, errors)
-        self.right.refresh(self.inputs, right)
-        self.left.refresh(self.errors, left)
+        if self.layer.one_sided:
+            right, left = 0.0, damping
+        pairs = ((self.right, self.inputs, right), (self.left, self.errors, left))
+        dense = [keeper for keeper, f, ridge in pairs if keeper.refresh(f, ridge, here=here)]
+        if not self.keep:
+            self.inputs.forget()
+            self.errors.forget()
+        return dense
 
-    def direction(self, g: Tensor, x: Tensor | None = None) -> Tensor:
+    def direction(self, g: Tensor) -> Tensor:
         """Return (Λ̃ + γ̃)⁻¹ g (Λ + γ)⁻¹, (20) without α/L.
 
         Args:
             g: The gradient, `(n_out, n_in)`.
-            x: What entered the layer, if that may have been a single row: then g = e x̄ᵀ, and two
-                products of a matrix and a vector replace two of matrices. [BLH18] §3.
         """
         assert self.left.inverse is not None
         assert self.right.inverse is not None
-        row = None if x is None else self.layer.input_rows(x).to(g)
-        if row is None or len(row) != 1:
-            return self.left.inverse.left(self.right.inverse.right(g))
-        row = torch.cat([row, row.new_ones(1, 1)], dim=1) if self.layer.bias is not None else row
-        peak = int(row.abs().argmax())
-        if not float(row[0, peak]):
-            return torch.zeros_like(g)
-        error = g[:, peak : peak + 1] / row[0, peak]
-        return self.left.inverse.left(error) @ self.right.inverse.right(row)
+        return self.right.inverse.right(self.left.inverse.left(g))
+
+    def outer(self, x: Tensor, total: float, norms: Mapping[Tensor, float]) -> OuterPart | None:
+        """Return the direction of a single datum, whose gradient is e x̄ᵀ, [BLH18] §3.
+
+        Two products of a matrix and a vector replace two of matrices, and the gradient is not read
+        but for its norm.
+
+        Args:
+            x: What entered the layer.
+            total: What `.grad` is divided by to be that of the average loss.
+            norms: Norms of the gradients, by parameter.
+
+        Returns:
+            None if more than one row entered the layer, or `.grad` is not that product: somebody
+            may have clipped its entries.
+        """
+        weight, bias = self.layer.weight, self.layer.bias
+        rows = self.layer.input_rows(x)
+        if len(rows) != 1 or weight.ndim != 2 or weight.grad is None:
+            return None
+        row = rows[0].to(weight.dtype)
+        if bias is not None and bias.grad is not None:
+            e = bias.grad
+        else:
+            peak = int(row.abs().argmax())
+            e = weight.grad[:, peak] / row[peak] if float(row[peak]) else 0 * weight.grad[:, peak]
+        size = float(e.norm() * row.norm())
+        if not math.isclose(size, norms[weight], rel_tol=1e-4, abs_tol=1e-30):
+            return None
+        row = row if bias is None else torch.cat([row, row.new_ones(1)])
+        e = e / total
+        assert self.left.inverse is not None
+        assert self.right.inverse is not None
+        u = self.left.inverse.left(e[:, None])[:, 0]
+        v = self.right.inverse.right(row[None])[0]
+        return OuterPart(self.layer.parameters, u, v, float(e @ u) * float(row @ v))
 
     def set(self, inputs: Tensor, errors: Tensor) -> None:
         """Replace both factors."""
@@ -139,16 +185,18 @@ class DiagonalBlock:
 
     ready = known
 
-    def update(self, calls: Sequence[Call], weights: Sequence[float]) -> None:
+    def update(self, batch: Batch) -> None:
         """Blend in the squares of a batch."""
-        seen = [(call.moments[self.layer.name].squares, None) for call in calls]
-        self.squares.update(*_average(seen, weights, sum(call.n for call in calls)))
+        seen = [(call.moments[self.layer.name].squares, None) for call in batch.calls]
+        squares = _together(batch.world, _average(seen, batch.weights))
+        self.squares.update(*squares, n=batch.n)
 
-    def refresh(self, damping: float) -> None:
+    def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
         """Take this damping."""
         self._damping = damping
+        return []
 
-    def direction(self, g: Tensor, x: Tensor | None = None) -> Tensor:
+    def direction(self, g: Tensor) -> Tensor:
         """Return g / (diag F + λ), entry by entry; zero where the Fisher is and λ = 0."""
         assert self.squares.matrix is not None
         scale = self.squares.matrix + self._damping
@@ -165,9 +213,9 @@ class DiagonalBlock:
 
 
 def _average(
-    sums: Sequence[tuple[Tensor | None, Tensor | None]], weights: Sequence[float], n: int
-) -> tuple[Tensor, int, Tensor | None]:
-    """Return the weighted sum, the number of data, and its rows if it came from one call."""
+    sums: Sequence[tuple[Tensor | None, Tensor | None]], weights: Sequence[float]
+) -> tuple[Tensor, Tensor | None]:
+    """Return the weighted sum, and its rows if it came from one call."""
     total, rows = sums[0]
     assert total is not None
     total = total.mul_(weights[0])
@@ -175,4 +223,10 @@ def _average(
         assert more is not None
         total.add_(more, alpha=weight)
     scaled = rows * weights[0] ** 0.5 if rows is not None and len(sums) == 1 else None
-    return total, n, scaled
+    return total, scaled
+
+
+def _together(world: World, found: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
+    """Return a sum over processes, and the rows if there is one process."""
+    world.add_up([found[0]])
+    return found if world.size == 1 else (found[0], None)

@@ -11,10 +11,10 @@ from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim.blocks import DiagonalBlock, KroneckerBlock
 from natgrad.optim.chain import Chain
 from natgrad.optim.conjugate_gradients import ConjugateGradients
+from natgrad.optim.coverage import Coverage
 from natgrad.optim.damping import Adaptive, Damping, Fixed, Split
 from natgrad.optim.factors import Factors
 from natgrad.optim.inverses import Solver
-from natgrad.optim.layers import Coverage
 from natgrad.optim.preconditioners import BlockDiagonal
 
 Method = Literal["kronecker", "whitening", "diagonal", "conjugate_gradients"]
@@ -39,7 +39,9 @@ def preconditioner(
         return BlockDiagonal(coverage, diagonal, memory=memory)
     power = -1.0 if method == "kronecker" else -0.5
     blocks = {
-        name: KroneckerBlock(layer, memory=memory, split=split, solver=solver, power=power)
+        name: KroneckerBlock(
+            layer, memory=memory, split=split, solver=solver, power=power, keep=factors.keep
+        )
         for name, layer in layers.items()
     }
     chain = Chain(model, coverage) if factors.source == "propagated" else None
@@ -57,6 +59,7 @@ def check(
     model: Module,
     likelihood: Likelihood,
     lr: float,
+    weight_decay: float,
     refresh: int,
     method: str,
     solver: str,
@@ -75,6 +78,8 @@ def check(
         raise InvalidInputError("the model has no trainable parameter.")
     if not 0 < lr < math.inf:
         raise InvalidInputError(f"lr must be positive, but is {lr!r}.")
+    if not 0 <= weight_decay < math.inf:
+        raise InvalidInputError(f"weight_decay must be at least 0, but is {weight_decay!r}.")
     if type(refresh) is not int or refresh < 1:
         raise InvalidInputError(f"refresh must be a positive number of steps, but is {refresh!r}.")
     for name, value, known in (("method", method, Method), ("solver", solver, Solver)):

@@ -19,8 +19,10 @@ from torch.autograd.graph import get_gradient_edge
 from torch.nn import Module
 from torch.utils.hooks import RemovableHandle
 
+from natgrad.errors import UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.likelihoods.base import all_finite
+from natgrad.optim.attention import AttentionLayer, projections
 from natgrad.optim.gather import Gather, Moments, Visit
 from natgrad.optim.replay import Replay
 
@@ -65,6 +67,9 @@ class Capture:
         likelihood: The criterion.
         gather: What is summed over a batch.
         reduction: Of a foreign loss; None if the likelihood itself is called as the criterion.
+        compiled: The wrapper of `torch.compile`, if the model is called through one. Inside it
+            there are no edges to send errors to: batches whose moments are wanted are run again,
+            uncompiled.
 
     Attributes:
         wanted: Whether the next batch's moments are wanted.
@@ -72,9 +77,14 @@ class Capture:
     """
 
     def __init__(
-        self, model: Module, likelihood: Likelihood, gather: Gather, reduction: Reduction | None
+        self,
+        model: Module,
+        likelihood: Likelihood,
+        gather: Gather,
+        reduction: Reduction | None,
+        compiled: Module | None = None,
     ) -> None:
-        self.model, self.likelihood = model, likelihood
+        self.model, self.likelihood, self.compiled = model, likelihood, compiled
         self.gather, self.reduction = gather, reduction
         self.wanted, self.paused = True, False
         self._calls: list[tuple[Call, Callable[[], object]]] = []
@@ -89,20 +99,12 @@ class Capture:
             capture = this()
             return capture if capture is not None and capture._active() else None
 
-        def before(_: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if (capture := active()) is not None:
+        def before(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if (capture := active()) is not None and capture._entry is module:
                 capture._begin(args, kwargs)
 
-        def layer_hook(name: str) -> Callable[[Module, tuple[Tensor, ...], Tensor], None]:
-            def after(_: Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-                if (capture := active()) is not None and output.requires_grad:
-                    visit = Visit(inputs[0].detach(), get_gradient_edge(output))
-                    capture._visits.setdefault(name, []).append(visit)
-
-            return after
-
-        def after(_: Module, __: Any, output: Any) -> None:
-            if (capture := active()) is not None:
+        def after(module: Module, _: Any, output: Any) -> None:
+            if (capture := active()) is not None and capture._entry is module:
                 capture._end(output)
 
         def listen(output: Tensor, y: Tensor, loss: Tensor) -> None:
@@ -110,13 +112,55 @@ class Capture:
             if capture is not None and loss.requires_grad and capture._saw(output):
                 capture._criterion_called(output, y, loss)
 
-        handles = [self.model.register_forward_pre_hook(before, with_kwargs=True)]
-        for name, layer in self.gather.coverage.layers.items():
-            handles.append(layer.module.register_forward_hook(layer_hook(name)))
-        handles.append(self.model.register_forward_hook(after))
+        entry = self._entry
+        handles = [entry.register_forward_pre_hook(before, with_kwargs=True)]
+        if self.compiled is None:
+            handles += self._watch_layers(this)
+        handles.append(entry.register_forward_hook(after))
         if self.reduction is None:
             handles.append(self.likelihood.observe(listen))
         return handles
+
+    @property
+    def _entry(self) -> Module:
+        return self.model if self.compiled is None else self.compiled
+
+    def _follows(self, name: str, module: Module) -> bool:
+        """Return whether a module is this model's; a copy of the model has copies of the hooks."""
+        layer = self.gather.coverage.layers.get(name)
+        return layer is not None and layer.module is module and self._active()
+
+    def _watch_layers(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
+        def layer_hook(name: str) -> Callable[[Module, tuple[Tensor, ...], Tensor], None]:
+            def after(module: Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+                capture = this()
+                known = capture is not None and capture._follows(name, module)
+                if capture is not None and known and output.requires_grad:
+                    visit = Visit(inputs[0].detach(), get_gradient_edge(output))
+                    capture._visits.setdefault(name, []).append(visit)
+
+            return after
+
+        def attention_hook(name: str) -> Callable[[Module, Any, tuple[Tensor, ...]], None]:
+            def after(module: Module, _: Any, output: tuple[Tensor, ...]) -> None:
+                capture = this()
+                if capture is None or not capture._follows(name, module):
+                    return
+                if not output[0].requires_grad:
+                    return
+                layers = capture.gather.coverage.layers
+                own = {k: layers[k] for k in (name, f"{name}.out_proj".lstrip(".")) if k in layers}
+                for key, x, edge in projections(output[0], own):
+                    capture._visits.setdefault(key, []).append(Visit(x, edge))
+
+            return after
+
+        return [
+            layer.module.register_forward_hook(
+                attention_hook(name) if isinstance(layer, AttentionLayer) else layer_hook(name)
+            )
+            for name, layer in self.gather.coverage.layers.items()
+        ]
 
     def remove(self) -> None:
         """Remove every hook."""
@@ -136,7 +180,8 @@ class Capture:
         return calls
 
     def _active(self) -> bool:
-        return self.model.training and torch.is_grad_enabled() and not self.paused
+        on = self.model.training and torch.is_grad_enabled() and not self.paused
+        return on and not torch.compiler.is_compiling()
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._replay is None or not self._replay.alive():
@@ -184,12 +229,30 @@ class Capture:
 
     def _collect(self, call: Call, output: Tensor, alive: Callable[[], object]) -> None:
         """Send errors back while the graph is alive; drop calls that can no longer matter."""
+        known = self._replay is not None and self._replay.gives(output)
+        replay = self._replay if known else None
+        if self.compiled is not None and self.wanted:
+            output = self._run_uncompiled(output)
         visits, self._visits = self._visits, {}
         if call.n == 1:
             call.single = {name: seen[0].x for name, seen in visits.items() if len(seen) == 1}
         if self.wanted and all_finite(call.output):  # the step will refuse what is not
             call.moments, call.traces = self.gather(self.likelihood, output, call.y, visits)
-        if self._replay is not None and self._replay.gives(output):
-            call.replay = self._replay
+        if replay is not None:
+            call.replay = replay
         self._calls = [(c, a) for c, a in self._calls if c.weight is not None or a() is not None]
         self._calls.append((call, alive))
+
+    def _run_uncompiled(self, output: Tensor) -> Tensor:
+        """Return the same outputs with a graph of their own, and note what passes the layers."""
+        if self._replay is None or not self._replay.gives(output):
+            raise UnsupportedError(
+                "the criterion needs the compiled model's own outputs; compute what comes after "
+                "them inside the model, or do not compile it."
+            )
+        handles = self._watch_layers(weakref.ref(self))
+        try:
+            return self._replay.graph()
+        finally:
+            for handle in handles:
+                handle.remove()

@@ -4,7 +4,8 @@ from torch import Tensor
 from torch.nn import Identity, Linear, Module, Sequential
 
 from natgrad.errors import UnsupportedError
-from natgrad.optim.layers import Coverage, Layer
+from natgrad.optim.coverage import Coverage
+from natgrad.optim.layers import Layer
 from natgrad.optim.moments import symmetric
 from natgrad.parametrizations.propagation import backward_covariances, forward_covariances
 

@@ -1,6 +1,6 @@
 """The natural direction by conjugate gradients on Fisher products, for comparison."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from natgrad.errors import UnsupportedError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim.batch import Batch
 from natgrad.optim.direction import Direction, Part
+from natgrad.optim.ranks import World
 
 
 class ConjugateGradients:
@@ -38,12 +39,16 @@ class ConjugateGradients:
         """Do nothing: the Fisher is taken afresh."""
         return {}
 
-    def refresh(self, damping: float) -> None:
+    def refresh(self, damping: float, world: World) -> None:
         """Take this damping."""
         self._damping = damping
 
-    def direction(self, batch: Batch) -> Direction:
+    def direction(self, batch: Batch, norms: Mapping[Tensor, float]) -> Direction:
         """Return the direction for the gradients that `.grad` holds.
+
+        Args:
+            batch: The batch.
+            norms: Norms of the gradients; not needed.
 
         Raises:
             UnsupportedError: If the model cannot be run again on the batch.

@@ -1,26 +1,23 @@
 """A direction in the space of parameters, block by block."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
 class Part:
     """One block of a direction.
 
-    Attributes:
+    Args:
         params: The block's parameters.
         tensors: d, in the same order and shapes; a step is θ ← θ − αd.
         slope: gᵀd with g the gradient of the average loss.
     """
 
-    params: list[Tensor]
-    tensors: list[Tensor]
-    slope: float
+    def __init__(self, params: Sequence[Tensor], tensors: Sequence[Tensor], slope: float) -> None:
+        self.params, self.tensors, self.slope = list(params), list(tensors), slope
 
     def move(self, length: float) -> None:
         """Step θ ← θ − length · d."""
@@ -29,6 +26,52 @@ class Part:
     def square(self) -> float:
         """Return ‖d‖²."""
         return math.fsum(float(norm) ** 2 for norm in torch._foreach_norm(self.tensors))
+
+    def scale(self, share: float) -> None:
+        """Multiply d by a number."""
+        torch._foreach_mul_(self.tensors, share)
+        self.slope *= share
+
+    def dense(self) -> list[Tensor]:
+        """Return d in the shapes of the parameters."""
+        return self.tensors
+
+
+class OuterPart(Part):
+    """A block whose direction is u vᵀ, kept as two vectors: what a single datum leaves.
+
+    Args:
+        params: A weight of shape `(n_out, fan_in)`, and the bias if there is one.
+        u: Left vector, `(n_out,)`.
+        v: Right vector, `(n_in,)`, the bias's entry last.
+        slope: gᵀd.
+    """
+
+    def __init__(self, params: Sequence[Tensor], u: Tensor, v: Tensor, slope: float) -> None:
+        super().__init__(params, [], slope)
+        self.u, self.v = u, v
+
+    def move(self, length: float) -> None:
+        """Step θ ← θ − length · u vᵀ."""
+        fan_in = self.params[0].shape[1]
+        self.params[0].addr_(self.u, self.v[:fan_in], alpha=-length)
+        for bias in self.params[1:]:
+            bias.addcmul_(self.u, self.v[fan_in], value=-length)
+
+    def square(self) -> float:
+        """Return ‖u‖²‖v‖²."""
+        return float(self.u.norm() * self.v.norm()) ** 2
+
+    def scale(self, share: float) -> None:
+        """Multiply d by a number."""
+        self.u = self.u * share
+        self.slope *= share
+
+    def dense(self) -> list[Tensor]:
+        """Return d in the shapes of the parameters."""
+        fan_in = self.params[0].shape[1]
+        weight = torch.outer(self.u, self.v[:fan_in])
+        return [weight, *(self.u * self.v[fan_in] for _ in self.params[1:])]
 
 
 class Direction:
@@ -41,7 +84,11 @@ class Direction:
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = list(parts)
         self.squares = [part.square() for part in parts]
-        self.params = [p for part in parts for p in part.params]
+
+    @property
+    def params(self) -> list[Tensor]:
+        """Return the parameters that move."""
+        return [p for part in self.parts for p in part.params]
 
     @property
     def depth(self) -> int:
@@ -66,6 +113,28 @@ class Direction:
     def rescale(self, shares: Sequence[float]) -> None:
         """Multiply every part by its share."""
         for i, (part, share) in enumerate(zip(self.parts, shares, strict=True)):
-            torch._foreach_mul_(part.tensors, share)
-            self.parts[i] = Part(part.params, part.tensors, share * part.slope)
+            part.scale(share)
             self.squares[i] *= share**2
+
+    def weigh(self, rates: Mapping[Tensor, float], total: float) -> None:
+        """Multiply the direction of every parameter by its own rate.
+
+        Args:
+            rates: By parameter.
+            total: What `.grad` is divided by to be that of the average loss.
+        """
+        for i, part in enumerate(self.parts):
+            own = [rates[p] for p in part.params]
+            if all(rate == own[0] for rate in own):
+                if own[0] != 1:
+                    part.scale(own[0])
+                    self.squares[i] *= own[0] ** 2
+                continue
+            tensors = [d * rate for d, rate in zip(part.dense(), own, strict=True)]
+            slope = math.fsum(
+                float((p.grad * d).sum()) / total
+                for p, d in zip(part.params, tensors, strict=True)
+                if p.grad is not None
+            )
+            self.parts[i] = Part(part.params, tensors, slope)
+            self.squares[i] = self.parts[i].square()

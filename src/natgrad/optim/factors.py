@@ -6,6 +6,7 @@ from typing import Any, get_args
 from torch import Tensor
 
 from natgrad.errors import InvalidInputError
+from natgrad.optim.layers import Sharing, wide
 from natgrad.optim.sources import Source
 
 
@@ -20,6 +21,11 @@ class Factors:
         samples: K, backward passes of sampled errors.
         memory: How many past data the averages remember. New data of number m get the weight
             m / (m + past), past ≤ memory; 0 takes each batch alone, as [BLH18] does.
+        keep: Whether factors stay in memory beside their inverses. False, which needs `memory=0`,
+            halves the optimizer's state.
+        sharing: Where a weight is used at many positions of a datum (sequences, convolutions):
+            `"expand"` counts every position as a row, `"reduce"` averages inputs and sums errors
+            over positions first, which is cheaper and exact where only their average matters.
         exact_output: Take the last layer's error factor from the likelihood, where the layer's
             outputs are the model's, instead of sampling it.
 
@@ -32,6 +38,8 @@ class Factors:
     samples: int = 1
     memory: float = 750.0
     exact_output: bool = True
+    sharing: Sharing = "expand"
+    keep: bool = True
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""
@@ -39,8 +47,17 @@ class Factors:
             raise InvalidInputError(
                 f"source must be one of {', '.join(get_args(Source))}, but is {self.source!r}."
             )
+        if self.sharing not in get_args(Sharing):
+            raise InvalidInputError(
+                f"sharing must be 'expand' or 'reduce', but is {self.sharing!r}."
+            )
         if type(self.samples) is not int or self.samples < 1:
             raise InvalidInputError(f"samples must be a positive integer, but is {self.samples!r}.")
+        if not self.keep and self.memory != 0:
+            raise InvalidInputError(
+                "keep=False forgets the factors at each step, so memory must be 0, but is "
+                f"{self.memory!r}."
+            )
         if not self.memory >= 0:
             raise InvalidInputError(f"memory must be at least 0 data, but is {self.memory!r}.")
 
@@ -53,7 +70,8 @@ class Factor:
 
     Attributes:
         matrix: The average, shape `(n, n)`; None before the first batch. Only the lower triangle
-            has meaning.
+            has meaning. A stack `(g, n, n)` for layers in groups, the diagonal `(n,)` of a
+            diagonal one.
         multiple: c, if the factor is known to be c times the identity for ever.
         constant: Whether the factor is known exactly and for ever.
         version: Counts changes of the matrix.
@@ -69,13 +87,13 @@ class Factor:
         self.change: tuple[Tensor, float] | None = None
         self._past = 0.0
 
-    def update(self, fresh: Tensor, n: float, rows: Tensor | None = None) -> None:
+    def update(self, fresh: Tensor, rows: Tensor | None = None, *, n: float) -> None:
         """Blend in the average over n new data.
 
         Args:
             fresh: The average, lower triangle; kept, not copied.
-            n: How many data it averages.
             rows: R with RᵀR = fresh, if there are few.
+            n: How many data it averages.
         """
         weight = 1.0 if self.matrix is None else n / (n + self._past)
         if self.matrix is None or weight == 1:
@@ -94,10 +112,16 @@ class Factor:
         if bool((diagonal == diagonal[0]).all()) and int(matrix.count_nonzero()) == len(matrix):
             self.multiple = float(diagonal[0])
 
+    def forget(self) -> None:
+        """Free the matrix, unless it is constant."""
+        if not self.constant:
+            self.matrix = self.change = None
+
     def mean_eigenvalue(self) -> float:
         """Return the trace over n."""
         assert self.matrix is not None
-        return float(self.matrix.diagonal().mean())
+        diagonal = self.matrix if self.matrix.ndim == 1 else self.matrix.diagonal(dim1=-2, dim2=-1)
+        return float(diagonal.mean())
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the last change."""
@@ -110,8 +134,10 @@ class Factor:
         }
 
     def load_state_dict(self, state: dict[str, Any], like: Tensor) -> None:
-        """Take a state, on the device of `like`."""
+        """Take a state, on the device of `like` and in its precision, single or wider."""
         matrix = state["matrix"]
-        self.matrix = None if matrix is None else matrix.to(like.device, copy=True)
+        if matrix is not None:
+            matrix = matrix.to(like.device, wide(like.detach()).dtype, copy=True)
+        self.matrix = matrix
         self.multiple, self.constant = state["multiple"], state["constant"]
         self.version, self._past, self.change = state["version"], state["past"], None

@@ -10,10 +10,10 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from natgrad.errors import ShapeError
 from natgrad.likelihoods import Likelihood
+from natgrad.optim.coverage import Coverage
 from natgrad.optim.factors import Factors
 from natgrad.optim.inverses import FEW_ROWS
-from natgrad.optim.layers import Coverage, Layer, LinearLayer
-from natgrad.optim.moments import add_gram
+from natgrad.optim.layers import Layer, LinearLayer, wide, with_ones
 from natgrad.optim.sources import output_errors
 
 
@@ -88,6 +88,16 @@ class Gather:
             y: Labels; only `source="empirical"` looks at them.
             visits: What passed through each layer.
         """
+        with torch.autocast(output.device.type, enabled=False):  # factors are not to be rounded
+            return self._sum(likelihood, output, y, visits)
+
+    def _sum(
+        self,
+        likelihood: Likelihood,
+        output: Tensor,
+        y: Tensor | None,
+        visits: Mapping[str, Sequence[Visit]],
+    ) -> tuple[dict[str, Moments], dict[str, float]]:
         if self.factors.source == "propagated":  # the rest follows from the first layer's inputs
             visits = dict(list(visits.items())[:1])
         moments = {name: self._inputs(name, seen, len(output)) for name, seen in visits.items()}
@@ -95,21 +105,22 @@ class Gather:
         pending = [(name, visit) for name, seen in visits.items() for visit in seen]
         known = self._output_layer(output, visits)
         if known is not None:
-            self._known_errors(likelihood, output.detach(), known, moments[known])
+            self._known_errors(likelihood, wide(output.detach()), known, moments[known])
             pending = [(name, visit) for name, visit in pending if name != known]
         others = self.coverage.others
         edges = [visit.edge for _, visit in pending]
         targets: list[Any] = [*edges, *others.values()]
         if not targets or self.factors.source == "propagated":
             return moments, traces
-        for errors in self._errors(likelihood, output.detach(), y):
+        for errors in self._errors(likelihood, wide(output.detach()), y):
             found = torch.autograd.grad(
                 output, targets, errors.to(output.dtype), retain_graph=True, allow_unused=True
             )
             with torch.no_grad():
                 for (name, visit), e in zip(pending, found[: len(pending)], strict=True):
                     if e is not None:
-                        self._add_errors(self.coverage.layers[name], moments[name], visit.x, e)
+                        layer = self.coverage.layers[name]
+                        self._add_errors(layer, moments[name], visit, e, len(output))
                 for name, g in zip(others, found[len(pending) :], strict=True):
                     if g is not None:
                         traces[name] = traces.get(name, 0.0) + float(g.double().square().sum())
@@ -118,17 +129,15 @@ class Gather:
     @torch.no_grad()
     def _inputs(self, name: str, visits: Sequence[Visit], n: int) -> Moments:
         layer, moments = self.coverage.layers[name], Moments()
-        n_in = layer.shape[1]
         for visit in visits:
-            rows = _wide(layer.input_rows(visit.x))
-            moments.rows += len(rows)
             if self.squares:
+                moments.rows += len(layer.input_rows(visit.x))
                 continue
-            if moments.inputs is None:
-                moments.inputs = rows.new_zeros(n_in, n_in)
-            add_gram(moments.inputs, rows, ones=layer.bias is not None)
-            if len(visits) == 1 and len(rows) <= FEW_ROWS * n_in:
-                moments.input_rows = _with_ones(rows) if layer.bias is not None else rows.clone()
+            fresh, count, rows = layer.sum_inputs(visit.x, n)
+            moments.inputs = fresh if moments.inputs is None else moments.inputs.add_(fresh)
+            moments.rows += count
+            if len(visits) == 1 and rows is not None and count <= FEW_ROWS * layer.shape[-1]:
+                moments.input_rows = with_ones(rows) if layer.bias is not None else rows.clone()
         if moments.rows < n:
             raise ShapeError(
                 f"layer {name!r} saw {moments.rows} rows, but the criterion {n} data. If one loss "
@@ -141,22 +150,21 @@ class Gather:
         source, samples = self.factors.source, self.factors.samples
         return output_errors(likelihood, output, y, source, samples, self.generator)
 
-    def _add_errors(self, layer: Layer, moments: Moments, x: Tensor, e: Tensor) -> None:
-        rows, n_out = _wide(layer.error_rows(e)), layer.shape[0]
+    def _add_errors(self, layer: Layer, moments: Moments, visit: Visit, e: Tensor, n: int) -> None:
         if self.squares:
-            inputs = _wide(layer.input_rows(x)).square()
-            inputs = _with_ones(inputs) if layer.bias is not None else inputs
-            fresh = rows.square().mT @ inputs
+            fresh = layer.sum_squares(e, visit.x, n)
             moments.squares = fresh if moments.squares is None else moments.squares + fresh
             return
+        fresh, rows = layer.sum_errors(e, visit.x, n)
         if moments.errors is None:
-            moments.errors = rows.new_zeros(n_out, n_out)
+            moments.errors = fresh
             few = self.factors.source == "sampled" and self.factors.samples == 1
-            if few and len(rows) <= FEW_ROWS * n_out and len(rows) == moments.rows:
+            few = few and rows is not None and len(rows) == moments.rows
+            if few and rows is not None and len(rows) <= FEW_ROWS * layer.shape[-2]:
                 moments.error_rows = rows
         else:
+            moments.errors.add_(fresh)
             moments.error_rows = None
-        add_gram(moments.errors, rows)
 
     def _output_layer(self, output: Tensor, visits: Mapping[str, Sequence[Visit]]) -> str | None:
         """Return the linear layer whose outputs the likelihood sees directly, if there is one."""
@@ -176,13 +184,4 @@ class Gather:
     ) -> None:
         moments.constant_errors = likelihood.constant_fisher
         if not (moments.constant_errors and name in self.settled):
-            moments.errors = len(output) * _wide(likelihood.mean_fisher(output))
-
-
-def _wide(rows: Tensor) -> Tensor:
-    """Return rows in float32 or wider."""
-    return rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
-
-
-def _with_ones(rows: Tensor) -> Tensor:
-    return torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
+            moments.errors = len(output) * wide(likelihood.mean_fisher(output))

@@ -5,6 +5,7 @@
 | `cholesky` | Λ | 2.4 n³ |
 | `eigen` | Λ; any power; needs no γ | 14 n³ |
 | `woodbury` | the last inverse and r new rows | 10.5 n² r |
+| `constant` | Λ that never changes | 14 n³ once, then n³ for every new γ |
 | `low_rank` | Λ; rank r and one number for the rest | 13 n² r, and applying it 4 r/n of a product |
 
 Measured in float32 for n = 400…2000; LAPACK runs far off its bound at these sizes. A rank-one
@@ -19,14 +20,18 @@ from torch import Tensor
 from natgrad.linalg import cholesky, default_rtol
 from natgrad.linalg.lstsq import widen
 from natgrad.optim.factors import Factor
+from natgrad.optim.layers import wide
 from natgrad.optim.moments import symmetric
 
 Solver = Literal["auto", "cholesky", "eigen", "woodbury", "low_rank"]
 
 # Ratio of the costs above: rows beyond this fraction of the side are too many for Woodbury.
 FEW_ROWS = 0.2
-# The ridge inside an updated inverse may differ from the one wanted by this factor either way.
-_RIDGE_SLACK = 2.0
+# The ridge inside an updated inverse may differ from the one wanted by this factor either way; by
+# the larger one while the updates since the last factorisation have cost less than another.
+_RIDGE_SLACK, _EARLY_SLACK = 2.0, 10.0
+# Cost of a factorisation in units of n² times rows, over that of an update: 2.4 / 10.5.
+_WORTH = 0.23
 
 
 class Inverse(Protocol):
@@ -52,8 +57,23 @@ class Multiple:
     right = left
 
 
+class Diagonal:
+    """A diagonal matrix."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+
+    def left(self, g: Tensor) -> Tensor:
+        """Return M g."""
+        return self.values[:, None] * g
+
+    def right(self, g: Tensor) -> Tensor:
+        """Return g M."""
+        return g * self.values
+
+
 class Dense:
-    """A dense symmetric matrix."""
+    """A dense symmetric matrix, or a stack of them."""
 
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix
@@ -93,13 +113,15 @@ def by_cholesky(matrix: Tensor, ridge: float) -> Tensor:
         tensor([0.5000, 0.2500])
     """
     shifted = matrix.clone()
-    shifted.diagonal().add_(ridge)
+    shifted.diagonal(dim1=-2, dim2=-1).add_(ridge)
     lower, info = torch.linalg.cholesky_ex(shifted)
-    if int(info):
+    if bool(info.any()):
         wide = symmetric(widen(matrix))
-        wide.diagonal().add_(ridge)
+        wide.diagonal(dim1=-2, dim2=-1).add_(ridge)
         hint = "Raise the damping or its floor."
-        lower = cholesky(wide, name="a damped Kronecker factor", hint=hint)
+        flat = wide.reshape(-1, *wide.shape[-2:])
+        found = [cholesky(each, name="a damped Kronecker factor", hint=hint) for each in flat]
+        lower = torch.stack(found).reshape(wide.shape)
     inverse: Tensor = torch.cholesky_inverse(lower)
     return inverse.to(matrix)
 
@@ -113,11 +135,19 @@ def by_eigen(matrix: Tensor, ridge: float, power: float = -1.0) -> Tensor:
                 [0.0000, 0.5000]])
     """
     values, vectors = torch.linalg.eigh(matrix)
-    cut = default_rtol(len(matrix), dtype=matrix.dtype) * values[-1]
-    values = torch.where(values > cut, values, 0.0) + ridge
-    scaled = torch.where(values > 0, values**power, 0.0)
-    out: Tensor = (vectors * scaled) @ vectors.mT
+    return from_eigen(values, vectors, ridge, power)
+
+
+def from_eigen(values: Tensor, vectors: Tensor, ridge: float, power: float = -1.0) -> Tensor:
+    """Return (Λ + γI)^power from Λ's eigenvalues and eigenvectors."""
+    cut = default_rtol(values.shape[-1], dtype=values.dtype) * values[..., -1:]
+    values = _power(torch.where(values > cut, values, 0.0) + ridge, power)
+    out: Tensor = (vectors * values[..., None, :]) @ vectors.mT
     return out
+
+
+def _power(values: Tensor, power: float) -> Tensor:
+    return torch.where(values > 0, values**power, 0.0)
 
 
 def by_woodbury(inverse: Tensor, rows: Tensor, weight: float) -> Tensor:
@@ -162,7 +192,11 @@ class Keeper:
     Woodbury identity; the identity keeps Λ's average *and* the ridge, which shrinks by 1 − w each
     time. So the ridge inside is known, and once it is off the one wanted by a factor of two, either
     because it has shrunk or because the damping has adapted, the factor is factorised anew: an
-    update at Sherman–Morrison's price that follows an adaptive damping.
+    update at Sherman–Morrison's price that follows an adaptive damping. While the updates since the
+    last factorisation have cost less than the next would, a factor of ten is allowed: so single
+    data, each of which moves the damping, do not pay for a factorisation each.
+
+    A factor that is constant for ever is decomposed once, whatever the damping does.
 
     Args:
         solver: Which method; `auto` chooses by cost.
@@ -177,39 +211,73 @@ class Keeper:
         self.inverse: Inverse | None = None
         self.ridge = 0.0
         self.used: str = ""
-        self._version = -1
+        self._version, self._updates = -1, 0
+        self._eigen: tuple[Tensor, Tensor] | None = None
 
-    def refresh(self, factor: Factor, ridge: float) -> None:
-        """Bring the inverse up to date."""
+    def refresh(self, factor: Factor, ridge: float, *, here: bool = True) -> bool:
+        """Bring the inverse up to date.
+
+        Args:
+            factor: Λ.
+            ridge: γ.
+            here: Whether to compute a dense one; otherwise only make room for it.
+
+        Returns:
+            Whether there is a dense one that another process may have to be given.
+        """
         assert factor.matrix is not None
         if self._version == factor.version and self.ridge == ridge:
-            return
+            return False
         self.used = self._choose(factor, ridge)
-        if self.used == "multiple":
-            assert factor.multiple is not None
-            self.inverse = Multiple((factor.multiple + ridge) ** self.power)
-        elif self.used == "woodbury":
+        dense = self.used not in ("multiple", "diagonal", "low_rank")
+        if self.used == "woodbury":
             assert factor.change is not None
             assert isinstance(self.inverse, Dense)
             rows, weight = factor.change
-            self.inverse = Dense(by_woodbury(self.inverse.matrix, rows, weight))
-            ridge = self.ridge * (1 - weight)
-        elif self.used == "eigen":
-            self.inverse = Dense(by_eigen(factor.matrix, ridge, self.power))
-        elif self.used == "low_rank":
-            rank = max(1, len(factor.matrix) // 16) if self.rank is None else self.rank
-            self.inverse = by_low_rank(factor.matrix, ridge, rank)
+            if here:
+                self.inverse = Dense(by_woodbury(self.inverse.matrix, rows, weight))
+            self.ridge *= 1 - weight
+            self._updates += len(rows)
         else:
-            self.inverse = Dense(by_cholesky(factor.matrix, ridge))
-        self.ridge, self._version = ridge, factor.version
+            room = dense and not here
+            made = Dense(torch.empty_like(factor.matrix)) if room else None
+            self.inverse = made or self._remade(factor, factor.matrix, ridge)
+            self.ridge, self._updates = ridge, 0
+        self._version = factor.version
+        return dense
+
+    def _remade(self, factor: Factor, matrix: Tensor, ridge: float) -> Inverse:
+        if self.used == "multiple":
+            assert factor.multiple is not None
+            return Multiple((factor.multiple + ridge) ** self.power)
+        if self.used == "diagonal":
+            return Diagonal(_power(matrix + ridge, self.power))
+        if self.used == "constant":
+            if self._eigen is None:
+                self._eigen = torch.linalg.eigh(matrix)
+            values, vectors = self._eigen
+            return Dense(from_eigen(values, vectors, ridge, self.power))
+        if self.used == "eigen":
+            return Dense(by_eigen(matrix, ridge, self.power))
+        if self.used == "low_rank":
+            rank = max(1, len(matrix) // 16) if self.rank is None else self.rank
+            return by_low_rank(matrix, ridge, rank)
+        return Dense(by_cholesky(matrix, ridge))
 
     def _choose(self, factor: Factor, ridge: float) -> str:
+        assert factor.matrix is not None
         if factor.multiple is not None:
             return "multiple"
+        if factor.matrix.ndim == 1:
+            return "diagonal"
+        if factor.constant:
+            return "constant"
         if self.power != -1 or ridge == 0:
             return "eigen"
         if self.solver in ("auto", "woodbury") and self._updatable(factor, ridge):
             return "woodbury"
+        if self.solver == "low_rank" and factor.matrix.ndim == 3:
+            return "cholesky"
         return self.solver if self.solver in ("eigen", "low_rank") else "cholesky"
 
     def _updatable(self, factor: Factor, ridge: float) -> bool:
@@ -221,7 +289,9 @@ class Keeper:
         if self.solver == "auto" and len(rows) > FEW_ROWS * rows.shape[1]:
             return False
         inside = self.ridge * (1 - weight)
-        return ridge / _RIDGE_SLACK <= inside <= ridge * _RIDGE_SLACK
+        early = self._updates + len(rows) < _WORTH * rows.shape[1]
+        slack = _EARLY_SLACK if early else _RIDGE_SLACK
+        return ridge / slack <= inside <= ridge * slack
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and numbers."""
@@ -231,6 +301,8 @@ class Keeper:
             kind, data = "multiple", {"value": self.inverse.value}
         elif isinstance(self.inverse, Dense):
             kind, data = "dense", {"matrix": self.inverse.matrix}
+        elif isinstance(self.inverse, Diagonal):
+            kind, data = "diagonal", {"values": self.inverse.values}
         elif isinstance(self.inverse, LowRank):
             kind = "low_rank"
             data = {
@@ -238,14 +310,22 @@ class Keeper:
                 "values": self.inverse.values,
                 "rest": self.inverse.rest,
             }
-        return {"kind": kind, "data": data, "ridge": self.ridge, "version": self._version}
+        return {
+            "kind": kind,
+            "data": data,
+            "ridge": self.ridge,
+            "version": self._version,
+            "updates": self._updates,
+        }
 
     def load_state_dict(self, state: dict[str, Any], like: Tensor) -> None:
-        """Take a state, on the device of `like`."""
+        """Take a state, on the device of `like` and in its precision, single or wider."""
+        dtype = wide(like.detach()).dtype
         data = {
-            key: value.to(like.device, copy=True) if isinstance(value, Tensor) else value
+            key: value.to(like.device, dtype, copy=True) if isinstance(value, Tensor) else value
             for key, value in state["data"].items()
         }
-        kinds = {"multiple": Multiple, "dense": Dense, "low_rank": LowRank}
+        kinds = {"multiple": Multiple, "dense": Dense, "diagonal": Diagonal, "low_rank": LowRank}
         self.inverse = kinds[state["kind"]](**data) if state["kind"] else None
         self.ridge, self._version = state["ridge"], state["version"]
+        self._updates, self._eigen = state["updates"], None

@@ -1,8 +1,7 @@
 """The optimizer: an adaptor between a training loop and the natural gradient."""
 
 import math
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -10,30 +9,22 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from natgrad.errors import InvalidInputError, NonFiniteError, UnsupportedError
+from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim.averaging import WeightAverage
 from natgrad.optim.batch import Batch
-from natgrad.optim.build import Method, as_damping, check, preconditioner
-from natgrad.optim.capture import Call, Capture
+from natgrad.optim.build import Method, as_damping, check
+from natgrad.optim.core import Core
 from natgrad.optim.damping import Adaptive, Damping
 from natgrad.optim.direction import Direction
 from natgrad.optim.factors import Factors
-from natgrad.optim.gather import Gather
+from natgrad.optim.groups import decay, divide, rates
 from natgrad.optim.inverses import Solver
-from natgrad.optim.layers import Coverage, announce, cover
+from natgrad.optim.ruler import Ruler
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.steplength import (
-    EqualShare,
-    Quadratic,
-    QuadraticModel,
-    Ruler,
-    StepLength,
-    equal_shares,
-)
+from natgrad.optim.steplength import EqualShare, Quadratic, StepLength
+from natgrad.optim.trial import Closure, Trial, mean_loss
 
-# Steps at the beginning that all refresh: the factors change fastest there.
-_WARM_UP = 10
 # αL below which the inverses no longer fit the batch, and are renewed out of turn.
 _STALE = 0.1
 
@@ -53,10 +44,15 @@ class NGD(torch.optim.Optimizer):
     Damping and statistics refer to the average loss over data, whatever the reduction.
 
     Args:
-        model: The model. Linear and Conv2d layers have Kronecker factors; other parameters take
-            plain gradient steps, and a warning names them.
+        model: The model, also inside `torch.compile` or `DistributedDataParallel`. Parameters of
+            layers without a block (docs/optimizer.md has the table) take plain gradient steps, and
+            a warning names them.
         likelihood: `Gaussian`, `Bernoulli`, `Categorical` or another `Likelihood`.
         lr: Factor on the step length; schedulers may change it.
+        weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, apart from the loss.
+        groups: Parameters with an lr or weight_decay of their own, as mappings with `params`; all
+            others share the options above. Unequal rates bend the direction, and its length is
+            the best along what comes out, times the largest rate.
         step_length: `Quadratic()` (default), or `EqualShare()`, lr/L.
         damping: `Adaptive()` (default), `Fixed`, `Scheduled`, or a number for `Fixed`.
         factors: How the Kronecker factors are estimated.
@@ -72,6 +68,7 @@ class NGD(torch.optim.Optimizer):
 
     Attributes:
         statistics: What the last step did.
+        scaler: Your `torch.amp.GradScaler`, if you call its `unscale_` before `step`.
 
     Raises:
         UnsupportedError: With `strict`, or if the model does not suit `factors.source`.
@@ -94,12 +91,17 @@ class NGD(torch.optim.Optimizer):
         (True, 10)
     """
 
+    # Tells a GradScaler to leave the gradients scaled: the optimizer knows the loss's scale.
+    _step_supports_amp_scaling = True
+
     def __init__(
         self,
         model: Module,
         likelihood: Likelihood,
         *,
         lr: float = 1.0,
+        weight_decay: float = 0.0,
+        groups: Sequence[Mapping[str, Any]] | None = None,
         step_length: StepLength | None = None,
         damping: Damping | float | None = None,
         factors: Factors | None = None,
@@ -111,36 +113,37 @@ class NGD(torch.optim.Optimizer):
         strict: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        params = check(model, likelihood, lr, refresh, method, solver, reduction)
-        super().__init__(params, {"lr": float(lr)})
+        params = check(model, likelihood, lr, weight_decay, refresh, method, solver, reduction)
+        defaults = {"lr": float(lr), "weight_decay": float(weight_decay)}
+        super().__init__(divide(model, params, groups), defaults)
         self.model, self.likelihood = model, likelihood
         self.step_length = Quadratic() if step_length is None else step_length
         self.damping = as_damping(damping)
         self.factors = Factors() if factors is None else factors
-        self.refresh_every, self.method, self.strict = refresh, method, strict
-        self.generator = generator or torch.Generator(params[0].device).manual_seed(0)
+        self.refresh_every, self.method = refresh, method
         self.statistics = StepStatistics()
-        self._coverage = Coverage({}, {}, {}) if method == "conjugate_gradients" else cover(model)
-        announce(self._coverage.reasons, strict)
-        self._preconditioner = preconditioner(
+        self.scaler: torch.amp.GradScaler | None = None
+        self._core = Core(
             model,
             likelihood,
-            self._coverage,
             factors=self.factors,
+            refresh=refresh,
             method=method,
             solver=solver,
             split=self.damping.split,
+            reduction=reduction,
+            strict=strict,
+            generator=generator,
         )
-        gather = Gather(self._coverage, self.factors, self.generator, squares=method == "diagonal")
-        self._capture = Capture(model, likelihood, gather, reduction)
-        self._foreign = reduction is not None
-        weakref.finalize(self, Capture.remove, self._capture)
+        self.generator = self._core.generator
+        self._ruler = Ruler(self.step_length, likelihood)
+        self._trial = Trial(self._ruler, self.damping, foreign=reduction is not None)
+        params = self._params()
         self._average = None if weight_average is None else WeightAverage(params, weight_average)
         self._before = [torch.empty_like(p) for p in params]
-        self._steps, self._value = 0, self.damping.start
+        self._place = {p: held for p, held in zip(params, self._before, strict=True)}
+        self._value: float = self.damping.start
         self._ratio: float | None = None
-        self._due = False
-        self._ruler = Ruler(self.step_length, likelihood)
 
     @classmethod
     def published(
@@ -205,174 +208,66 @@ class NGD(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        batch = Batch(self._calls())
-        refresh, self._capture.paused = self._capture.wanted, True
+        capture = self._core.capture
+        if bool(getattr(self, "found_inf", False)):  # a GradScaler's word, which will scale down
+            capture.clear()
+            self.statistics = StepStatistics(step=self._core.steps, notes=["skipped: overflow"])
+            return loss
+        batch = self._core.batch(self._unscaled())
+        stats = StepStatistics(
+            step=self._core.steps + 1, damping=self._value, refreshed=capture.wanted
+        )
+        self.statistics, capture.paused = stats, True
+        off = torch.autocast(next(iter(self._before)).device.type, enabled=False)
         try:
-            self._step(batch, refresh, closure, loss)
+            stats.loss = batch.loss()
+            if stats.loss is None and loss is not None:
+                stats.loss = mean_loss(batch, loss)
+            with off:
+                self._step(batch, closure, stats)
         finally:
-            self._capture.paused = False
+            capture.paused = False
         return loss
 
-    def _step(
-        self,
-        batch: Batch,
-        refresh: bool,
-        closure: Callable[[], Any] | None,
-        closure_loss: Any,
-    ) -> None:
-        stats = StepStatistics(step=self._steps + 1, damping=self._value, refreshed=refresh)
-        self.statistics = stats
-        stats.loss = batch.loss()
-        if stats.loss is None and closure_loss is not None:
-            stats.loss = float(closure_loss.detach()) / (batch.calls[0].unit * batch.n)
-        self._refuse_non_finite(batch)
-        if refresh:
-            with stats.timed("factors"):
-                announce(self._preconditioner.update(batch, self.likelihood), self.strict)
-                self._capture.gather.settled = self._preconditioner.settled
-            with stats.timed("inverses"):
-                self._preconditioner.refresh(self._value)
-        with stats.timed("direction"):
-            direction = self._preconditioner.direction(batch)
-        if not math.isfinite(direction.slope):
-            raise NonFiniteError(
-                f"the natural direction overflows at step {stats.step} with damping "
-                f"{self._value:.2e}. Raise the damping or its floor; the weights are untouched."
-            )
+    def _step(self, batch: Batch, closure: Closure | None, stats: StepStatistics) -> None:
+        direction = self._core.direction(batch, self._value, self._params(), stats)
+        rate, own = rates(self.param_groups)
+        if own is not None:
+            direction.weigh(own, batch.total)
         before = self._save(direction)
         with stats.timed("length"):
-            model = self._model(batch, direction)
+            model = self._trial.lengthen(batch, direction, rate, stats)
         with stats.timed("update"):
             torch._foreach_copy_(direction.params, before)
             direction.move(stats.length)
-        if refresh:
-            with stats.timed("ratio"):
-                self._measure(batch, direction, model, closure)
-            if stats.rejected:
-                torch._foreach_copy_(direction.params, before)
-        self._advance()
-
-    def _calls(self) -> list[Call]:
-        calls = self._capture.take()
-        if not calls:
-            how = (
-                "Run the model's forward in training mode."
-                if self._foreign
-                else "Compute the loss as criterion(model(x), y), in training mode and with the "
-                "likelihood given to NGD, or name reduction= to use a loss of your own."
-            )
-            raise InvalidInputError(
-                f"step {self._steps + 1} found no batch that was back-propagated since the last "
-                f"one. {how}"
-            )
-        return calls
-
-    def _refuse_non_finite(self, batch: Batch) -> None:
-        grads = [p.grad for p in self._params() if p.grad is not None]
-        norms = torch._foreach_norm(grads)
-        size = float(torch.stack([n.double().cpu() for n in norms]).norm()) if grads else 0.0
-        stats = self.statistics
-        stats.gradient_norm = size / batch.total if batch.total else math.nan
-        for name, value in (("loss", stats.loss), ("gradient", stats.gradient_norm)):
-            if value is not None and not math.isfinite(value):
-                raise NonFiniteError(
-                    f"the {name} is {value} at step {stats.step}: the step is refused and the "
-                    "weights are untouched. Look for a diverged run, an overflow or missing values "
-                    "in the batch; skip it, or continue from a checkpoint with more damping."
-                )
-
-    def _save(self, direction: Direction) -> list[Tensor]:
-        """Copy the parameters that will move, into buffers that stay."""
-        place = {id(p): held for p, held in zip(self._params(), self._before, strict=True)}
-        before = [place[id(p)] for p in direction.params]
-        torch._foreach_copy_(before, direction.params)
-        return before
-
-    def _model(self, batch: Batch, direction: Direction) -> QuadraticModel:
-        """Return the quadratic model, and set the step's length; the parameters may have moved."""
-        stats, lr = self.statistics, float(self.param_groups[0]["lr"])
         if stats.refreshed:
-            self._ruler.reproduces(batch.largest)  # can only be found out before the step
-        model = self._ruler.model(batch.largest, direction, self._value)
-        if model is None:
-            stats.notes.append(
-                "the model does not reproduce its outputs, or they do not go straight to the "
-                "criterion: equal shares instead of the quadratic model"
-            )
-            model = equal_shares(direction)
-        stats.share, stats.length = model.share, lr * model.alpha
-        stats.predicted = model.decrease(stats.length)
-        stats.step_norm = stats.length * math.sqrt(direction.square)
-        return model
-
-    def _measure(
-        self,
-        batch: Batch,
-        direction: Direction,
-        model: QuadraticModel,
-        closure: Callable[[], Any] | None,
-    ) -> None:
-        """Compare the loss after the step with the model's prediction."""
-        stats = self.statistics
-        losses = self._losses(batch, model, closure)
-        if losses is None:
-            stats.notes.append(
-                "the loss after the step cannot be measured, so the damping does not adapt: pass a "
-                "closure to step()"
-            )
-            return
-        before, after = losses
-        stats.actual = before - after
-        if abs(stats.predicted) <= self._ruler.rounding(batch.largest, before):
-            stats.notes.append("the predicted decrease is lost in rounding: the damping stays")
-            return
-        stats.ratio = stats.actual / stats.predicted
-        stats.rejected = not after - before <= self.damping.reject * abs(before)
-        self._ratio = stats.ratio if stats.predicted >= 0 and not stats.rejected else -math.inf
+            with stats.timed("ratio"):
+                self._ratio = self._trial.judge(batch, model, closure, self._params(), stats)
         if stats.rejected:
-            stats.step_norm = 0.0
-
-    def _losses(
-        self, batch: Batch, model: QuadraticModel, closure: Callable[[], Any] | None
-    ) -> tuple[float, float] | None:
-        """Return the loss before the step and now, on the data that the model is about."""
-        before = self.statistics.loss
-        if self._foreign:
-            if closure is None or before is None:
-                return None
-            return before, self._closure_loss(batch, closure)
-        if not all(self._ruler.reproduces(call) for call in batch.calls):
-            return None
-        if model.rows is not None:
-            return self._ruler.losses(batch.largest, model.rows)
-        after = batch.loss_again(self.likelihood)
-        return None if before is None or after is None else (before, after)
-
-    def _closure_loss(self, batch: Batch, closure: Callable[[], Any]) -> float:
-        held = [p.grad for p in self._params()]
-        for p in self._params():
-            p.grad = None
-        try:
-            with torch.enable_grad():
-                loss = float(closure().detach())
-        finally:
-            for p, grad in zip(self._params(), held, strict=True):
-                p.grad = grad
-        return loss / (batch.calls[0].unit * batch.n)
-
-    def _advance(self) -> None:
-        """Count the step, adapt the damping, and decide what the next batch is asked for."""
-        stats = self.statistics
-        self._steps += 1
-        self._value = self.damping.after(self._steps, self._value, self._ratio, stats.share)
-        self._due = stats.rejected or stats.share < _STALE
-        self._set_wanted()
+            torch._foreach_copy_(direction.params, before)
+        else:
+            decay(self.param_groups)
+        self._core.advance(due=stats.rejected or stats.share < _STALE)
+        self._value = self.damping.after(self._core.steps, self._value, self._ratio, stats.share)
         if self._average is not None:
             self._average.update(self._params())
 
-    def _set_wanted(self) -> None:
-        since = self._steps - _WARM_UP
-        self._capture.wanted = since < 0 or since % self.refresh_every == 0 or self._due
+    def _unscaled(self) -> float:
+        """Return what a GradScaler has divided the gradients by."""
+        if not hasattr(self, "found_inf") or getattr(self, "grad_scale", None) is not None:
+            return 1.0
+        if self.scaler is None:
+            raise InvalidInputError(
+                "the gradients were unscaled by a GradScaler that the optimizer does not know: set "
+                "optimizer.scaler = scaler, or leave out unscale_."
+            )
+        return float(self.scaler.get_scale())
+
+    def _save(self, direction: Direction) -> list[Tensor]:
+        """Copy the parameters that will move, into buffers that stay."""
+        before = [self._place[p] for p in direction.params]
+        torch._foreach_copy_(before, direction.params)
+        return before
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -400,18 +295,18 @@ class NGD(torch.optim.Optimizer):
 
     def remove(self) -> None:
         """Remove every hook from the model and the criterion; the optimizer can step no more."""
-        self._capture.remove()
+        self._core.capture.remove()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refuse a second group: the optimizer follows the whole model.
+        """Refuse another group after construction: the optimizer follows the whole model.
 
         Raises:
             UnsupportedError: Always, after construction.
         """
-        if self.param_groups:
+        if "_core" in self.__dict__:
             raise UnsupportedError(
-                "NGD optimizes one model as a whole; freeze parameters with requires_grad_(False) "
-                "before constructing it instead of adding groups."
+                "NGD follows one model from the beginning: name groups= when constructing it, and "
+                "freeze parameters with requires_grad_(False) before."
             )
         super().add_param_group(param_group)
 
@@ -423,13 +318,10 @@ class NGD(torch.optim.Optimizer):
         state = super().state_dict()
         average = self._average
         state["natural"] = {
-            "steps": self._steps,
+            **self._core.state_dict(),
             "damping": self._value,
             "ratio": self._ratio,
-            "due": self._due,
             "rows": self._ruler.rows,
-            "generator": self.generator.get_state(),
-            "preconditioner": self._preconditioner.state_dict(),
             "average": None if average is None else average.state_dict(self._names()),
         }
         return state
@@ -446,19 +338,15 @@ class NGD(torch.optim.Optimizer):
                 "this state_dict has no key 'natural': it was saved by another optimizer."
             )
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
-        self._preconditioner.load_state_dict(state["preconditioner"])
-        self._steps, self._value = state["steps"], state["damping"]
-        self._ratio, self._due, self._ruler.rows = state["ratio"], state["due"], state["rows"]
-        self.generator.set_state(state["generator"].cpu())
+        self._core.load_state_dict(state)
+        self._value, self._ratio = state["damping"], state["ratio"]
+        self._ruler.rows = state["rows"]
         if self._average is not None and state["average"] is not None:
             self._average.load_state_dict(state["average"], self._names())
-        self._capture.clear()
-        self._set_wanted()
 
-    def _params(self) -> list[Any]:
-        params: list[Any] = self.param_groups[0]["params"]
-        return params
+    def _params(self) -> list[Tensor]:
+        return [p for group in self.param_groups for p in group["params"]]
 
     def _names(self) -> list[str]:
-        names = {id(p): name for name, p in self.model.named_parameters()}
+        names = {id(p): name for name, p in self._core.model.named_parameters()}
         return [names[id(p)] for p in self._params()]

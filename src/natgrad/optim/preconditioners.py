@@ -10,10 +10,13 @@ from natgrad.likelihoods import Likelihood
 from natgrad.optim.batch import Batch
 from natgrad.optim.blocks import DiagonalBlock, KroneckerBlock
 from natgrad.optim.chain import Chain
+from natgrad.optim.coverage import Coverage
 from natgrad.optim.direction import Direction, Part
 from natgrad.optim.factors import Factor
-from natgrad.optim.layers import Coverage
+from natgrad.optim.inverses import Dense, Keeper
+from natgrad.optim.layers import wide
 from natgrad.optim.plain import PlainBlock
+from natgrad.optim.ranks import World
 
 
 class BlockDiagonal:
@@ -52,13 +55,14 @@ class BlockDiagonal:
         else:
             for name, block in list(self.blocks.items()):
                 if all(block.wants(call) for call in batch.calls):
-                    block.update(batch.calls, batch.weights)
+                    block.update(batch)
                 elif block.layer.weight.grad is not None and not block.ready:
                     hidden |= self._drop(name)
         for name, plain in self.plain.items():
             if all(name in call.traces for call in batch.calls):
                 pairs = zip(batch.calls, batch.weights, strict=True)
-                plain.update(sum(w * call.traces[name] for call, w in pairs), batch.n)
+                (trace,) = batch.world.sum([sum(w * call.traces[name] for call, w in pairs)])
+                plain.update(trace, batch.n)
         return hidden
 
     @property
@@ -70,32 +74,56 @@ class BlockDiagonal:
             if isinstance(block, KroneckerBlock) and block.errors.constant
         }
 
-    def refresh(self, damping: float) -> None:
-        """Bring the inverses up to date."""
-        for block in (*self.blocks.values(), *self.plain.values()):
-            if block.known:
-                block.refresh(damping)
+    def refresh(self, damping: float, world: World) -> None:
+        """Bring the inverses up to date; the processes divide the blocks among them."""
+        for plain in self.plain.values():
+            plain.refresh(damping)
+        sent: list[tuple[int, Keeper]] = []
+        for i, block in enumerate(b for b in self.blocks.values() if b.known):
+            owner = i % world.size
+            sent += [(owner, k) for k in block.refresh(damping, here=owner == world.rank)]
+        for owner, keeper in sent:
+            assert isinstance(keeper.inverse, Dense)
+            world.send([keeper.inverse.matrix], owner)
 
-    def direction(self, batch: Batch) -> Direction:
-        """Return the direction for the gradients that `.grad` holds."""
+    def direction(self, batch: Batch, norms: Mapping[Tensor, float]) -> Direction:
+        """Return the direction for the gradients that `.grad` holds.
+
+        Args:
+            batch: The batch.
+            norms: Norms of the gradients, by parameter.
+        """
         single = batch.calls[0].single if batch.n == 1 else {}
-        parts, slopes = [], []
+        parts: list[Part] = []
+        pending: list[tuple[list[Tensor], list[Tensor], Tensor]] = []
         for name, block in self.blocks.items():
-            g = block.layer.gradient(self._gradients.get(name)) if block.ready else None
-            if g is None:
+            if not block.ready or block.layer.weight.grad is None:
                 continue
-            if block.layer.bias is not None:
-                self._gradients[name] = g
-            g = g if batch.total == 1 else g / batch.total
-            d = block.direction(g, single.get(name))
-            slopes.append(torch.dot(g.reshape(-1), d.reshape(-1)))
-            parts.append((list[Tensor](block.layer.parameters), block.layer.split(d)))
+            if isinstance(block, KroneckerBlock) and name in single:
+                outer = block.outer(single[name], batch.total, norms)
+                if outer is not None:
+                    parts.append(outer)
+                    continue
+            pending.append(self._dense(name, block, batch.total))
         if plain := self._plain_part(batch):
-            params, tensors, slope = plain
-            parts.append((params, tensors))
-            slopes.append(slope)
-        values = torch.stack(slopes).tolist() if slopes else []
-        return Direction([Part(*part, slope) for part, slope in zip(parts, values, strict=True)])
+            pending.append(plain)
+        values = torch.stack([slope for _, _, slope in pending]).tolist() if pending else []
+        for (params, tensors, _), slope in zip(pending, values, strict=True):
+            parts.append(Part(params, tensors, slope))
+        return Direction(parts)
+
+    def _dense(
+        self, name: str, block: KroneckerBlock | DiagonalBlock, total: float
+    ) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        g = block.layer.gradient(self._gradients.get(name))
+        assert g is not None
+        own = g.dtype
+        if block.layer.bias is not None:
+            self._gradients[name] = g
+        g = wide(g if total == 1 else g / total)
+        d = block.direction(g)
+        slope = torch.dot(g.reshape(-1), d.reshape(-1))
+        return list[Tensor](block.layer.parameters), block.layer.split(d.to(own)), slope
 
     def _plain_part(self, batch: Batch) -> tuple[list[Tensor], list[Tensor], Tensor] | None:
         moved = [plain for plain in self.plain.values() if plain.ready]
@@ -117,7 +145,7 @@ class BlockDiagonal:
         for call, weight in zip(batch.calls, batch.weights, strict=True):
             moments = call.moments[chain.layers[0].name]
             assert moments.inputs is not None
-            self._sigma.update(moments.inputs / moments.rows, weight * call.n * batch.n)
+            self._sigma.update(moments.inputs / moments.rows, n=weight * call.n * batch.n)
         assert self._sigma.matrix is not None
         outputs = torch.cat([call.output for call in batch.calls])
         found = chain.factors(self._sigma.matrix, likelihood.mean_fisher(outputs))

@@ -28,6 +28,7 @@ class Replay:
         self.model, self.args, self.kwargs = model, args, kwargs
         self._random = torch.get_rng_state()
         first = next(model.parameters()).device
+        self._device = first.type
         self._gpus = [first.index] if first.type == "cuda" else []
         self._gpu_random = [torch.cuda.get_rng_state(index) for index in self._gpus]
         self._output: weakref.ref[Tensor] | None = None
@@ -56,6 +57,11 @@ class Replay:
         with self._undisturbed():
             args, kwargs = self._cut(rows)
             return self._picked(self.model(*args, **kwargs))
+
+    def graph(self) -> Tensor:
+        """Return the outputs once more, with a graph of their own."""
+        with self._undisturbed(), torch.enable_grad():
+            return self._picked(self.model(*self.args, **self.kwargs))
 
     def velocity(self, tangents: Mapping[str, Tensor], rows: int | None = None) -> Tensor:
         """Return J v, the derivative of the outputs along `tangents`, by forward-mode products.
@@ -110,7 +116,8 @@ class Replay:
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
         buffers = [(b, b.clone()) for b in self.model.buffers()]
-        with torch.random.fork_rng(devices=self._gpus):
+        off = torch.autocast(self._device, enabled=False)  # differences are not to be rounded
+        with off, torch.random.fork_rng(devices=self._gpus):
             torch.set_rng_state(self._random)
             for index, state in zip(self._gpus, self._gpu_random, strict=True):
                 torch.cuda.set_rng_state(state, index)

@@ -47,6 +47,30 @@ class StepStatistics:
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
+    def scalars(self) -> dict[str, float]:
+        """Return the numbers that are known, flat, for TensorBoard or any other logger.
+
+        Example:
+            >>> sorted(StepStatistics(step=3, loss=0.5, seconds={"length": 0.1}).scalars())[:4]
+            ['damping', 'gradient_norm', 'length', 'loss']
+        """
+        names = (
+            "loss",
+            "predicted",
+            "actual",
+            "ratio",
+            "damping",
+            "length",
+            "share",
+            "gradient_norm",
+            "step_norm",
+            "refreshed",
+            "rejected",
+        )
+        known = {name: getattr(self, name) for name in names}
+        found = {name: float(value) for name, value in known.items() if value is not None}
+        return found | {f"seconds/{part}": spent for part, spent in self.seconds.items()}
+
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
         """Add the time spent inside to a part of the step."""

@@ -1,0 +1,181 @@
+"""From a training loop to directions: what the optimizer and the preconditioner share."""
+
+import math
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from natgrad.errors import InvalidInputError, NonFiniteError, UnsupportedError
+from natgrad.likelihoods import Likelihood, Reduction
+from natgrad.optim.batch import Batch
+from natgrad.optim.build import Method, preconditioner
+from natgrad.optim.capture import Capture
+from natgrad.optim.coverage import Coverage, announce, cover
+from natgrad.optim.damping import Split
+from natgrad.optim.direction import Direction
+from natgrad.optim.factors import Factors
+from natgrad.optim.gather import Gather
+from natgrad.optim.inverses import Solver
+from natgrad.optim.ranks import unwrap
+from natgrad.optim.statistics import StepStatistics
+
+# Steps at the beginning that all refresh: the factors change fastest there.
+_WARM_UP = 10
+
+
+class Core:
+    """Hooks, factors and their inverses, and the schedule of their refreshes.
+
+    Args:
+        model: The model.
+        likelihood: The likelihood.
+        factors: How the factors are estimated.
+        refresh: Renew factors and inverses every so many steps.
+        method: What is made of the factors.
+        solver: How they are inverted.
+        split: How two factors share the damping.
+        reduction: Of a foreign loss.
+        strict: Raise if some parameter has no factors.
+        generator: Source of the sampled labels.
+
+    Attributes:
+        steps: Number of steps taken.
+        due: Whether the next batch must renew everything, whatever the schedule.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        likelihood: Likelihood,
+        *,
+        factors: Factors,
+        refresh: int,
+        method: Method,
+        solver: Solver,
+        split: Split,
+        reduction: Reduction | None,
+        strict: bool,
+        generator: torch.Generator | None,
+    ) -> None:
+        outer = model
+        model, compiled, self.world = unwrap(model)
+        self.model, self.likelihood = model, likelihood
+        self.refresh_every, self.strict = refresh, strict
+        device = next(model.parameters()).device
+        self.generator = generator or torch.Generator(device).manual_seed(self.world.rank)
+        alone = method == "conjugate_gradients" or factors.source == "propagated"
+        if alone and self.world.size > 1:
+            raise UnsupportedError(
+                "conjugate gradients and propagated factors work in one process only. Try "
+                "method='kronecker' and source='sampled'."
+            )
+        whole = method == "conjugate_gradients"
+        coverage = Coverage({}, {}, {}) if whole else cover(model, factors.sharing)
+        announce(coverage.reasons, strict)
+        self.preconditioner = preconditioner(
+            model,
+            likelihood,
+            coverage,
+            factors=factors,
+            method=method,
+            solver=solver,
+            split=split,
+        )
+        gather = Gather(coverage, factors, self.generator, squares=method == "diagonal")
+        self.capture = Capture(model, likelihood, gather, reduction, outer if compiled else None)
+        self.foreign = reduction is not None
+        weakref.finalize(self, Capture.remove, self.capture)
+        self.steps, self.due = 0, False
+
+    def batch(self, unscaled: float = 1.0) -> Batch:
+        """Return what was back-propagated since the last time.
+
+        Raises:
+            InvalidInputError: If nothing was.
+        """
+        calls = self.capture.take()
+        if not calls:
+            how = (
+                "Run the model's forward in training mode."
+                if self.foreign
+                else "Compute the loss as criterion(model(x), y), in training mode and with the "
+                "likelihood given to NGD, or name reduction= to use a loss of your own."
+            )
+            raise InvalidInputError(
+                f"step {self.steps + 1} found no batch that was back-propagated since the last "
+                f"one. {how}"
+            )
+        return Batch(calls, unscaled=unscaled, world=self.world)
+
+    def direction(
+        self, batch: Batch, damping: float, params: list[Tensor], stats: StepStatistics
+    ) -> Direction:
+        """Renew what is due, and return the direction for the gradients that `.grad` holds.
+
+        Raises:
+            NonFiniteError: If loss, gradient or direction is NaN or infinite.
+        """
+        norms = _refuse_non_finite(batch, params, stats)
+        if stats.refreshed:
+            with stats.timed("factors"):
+                announce(self.preconditioner.update(batch, self.likelihood), self.strict)
+                self.capture.gather.settled = self.preconditioner.settled
+            with stats.timed("inverses"):
+                self.preconditioner.refresh(damping, self.world)
+        with stats.timed("direction"):
+            direction = self.preconditioner.direction(batch, norms)
+        if not math.isfinite(direction.slope):
+            raise NonFiniteError(
+                f"the natural direction overflows at step {stats.step} with damping "
+                f"{damping:.2e}. Raise the damping or its floor; the weights are untouched."
+            )
+        return direction
+
+    def advance(self, *, due: bool) -> None:
+        """Count the step, and decide what the next batch is asked for."""
+        self.steps, self.due = self.steps + 1, due
+        self._set_wanted()
+
+    def _set_wanted(self) -> None:
+        since = self.steps - _WARM_UP
+        self.capture.wanted = since < 0 or since % self.refresh_every == 0 or self.due
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything a resumed run needs."""
+        return {
+            "steps": self.steps,
+            "due": self.due,
+            "generator": self.generator.get_state(),
+            "preconditioner": self.preconditioner.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take a state."""
+        self.preconditioner.load_state_dict(state["preconditioner"])
+        self.steps, self.due = state["steps"], state["due"]
+        self.generator.set_state(state["generator"].cpu())
+        if self.world.size > 1:  # the processes share a checkpoint, but not their draws
+            self.generator.manual_seed(self.steps * self.world.size + self.world.rank)
+        self.capture.clear()
+        self._set_wanted()
+
+
+def _refuse_non_finite(
+    batch: Batch, params: list[Tensor], stats: StepStatistics
+) -> dict[Tensor, float]:
+    """Return the norm of every gradient, unless one of them or the loss is not finite."""
+    moved = [p for p in params if p.grad is not None]
+    found = torch._foreach_norm([p.grad for p in moved if p.grad is not None])
+    norms = torch.stack([n.double().cpu() for n in found]).tolist() if moved else []
+    stats.gradient_norm = math.hypot(*norms) / batch.total if batch.total else math.nan
+    for name, value in (("loss", stats.loss), ("gradient", stats.gradient_norm)):
+        if value is not None and not math.isfinite(value):
+            raise NonFiniteError(
+                f"the {name} is {value} at step {stats.step}: the step is refused and the "
+                "weights are untouched. Look for a diverged run, an overflow or missing values "
+                "in the batch; skip it, or continue from a checkpoint with more damping."
+            )
+    return dict(zip(moved, norms, strict=True))

@@ -1,0 +1,120 @@
+"""The natural gradient for another optimizer to follow."""
+
+from typing import Any
+
+import torch
+from torch.nn import Module
+
+from natgrad.errors import InvalidInputError
+from natgrad.likelihoods import Likelihood, Reduction
+from natgrad.optim.build import check
+from natgrad.optim.core import Core
+from natgrad.optim.damping import Split
+from natgrad.optim.factors import Factors
+from natgrad.optim.inverses import Solver
+from natgrad.optim.statistics import StepStatistics
+
+
+class Preconditioner:
+    """Replaces `.grad` by the natural gradient: `backward()`, `precondition()`, any `step()`.
+
+    The direction is that of `NGD` with a fixed damping; length, momentum and schedule are left to
+    the optimizer behind. `.grad` becomes (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹ of the average loss.
+
+    Args:
+        model: The model.
+        likelihood: The likelihood; also the criterion, unless `reduction` names that of another.
+        damping: λ.
+        factors: How the Kronecker factors are estimated.
+        refresh: Renew factors and inverses every so many calls, and at each of the first ten.
+        solver: How factors are inverted.
+        split: How two factors share the damping.
+        reduction: Reduction of a loss that is not the likelihood itself.
+        strict: Raise if some parameter has no block.
+        generator: Source of the sampled labels.
+
+    Attributes:
+        statistics: What the last call did.
+
+    Example:
+        >>> import natgrad as ng
+        >>> _ = torch.manual_seed(0)
+        >>> model, criterion = torch.nn.Linear(3, 1), ng.Gaussian()
+        >>> precondition = Preconditioner(model, criterion, damping=1e-6)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        >>> x = torch.randn(50, 3)
+        >>> y = x @ torch.tensor([[1.0], [2.0], [3.0]])
+        >>> loss = criterion(model(x), y)
+        >>> loss.backward()
+        >>> precondition()
+        >>> optimizer.step()  # one natural step solves a linear problem
+        >>> float(criterion(model(x), y).detach()) < 1e-3
+        True
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        likelihood: Likelihood,
+        *,
+        damping: float = 0.01,
+        factors: Factors | None = None,
+        refresh: int = 4,
+        solver: Solver = "auto",
+        split: Split = "pi",
+        reduction: Reduction | None = None,
+        strict: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.params = check(model, likelihood, 1.0, 0.0, refresh, "kronecker", solver, reduction)
+        if not damping > 0:
+            raise InvalidInputError(f"damping must be positive, but is {damping!r}.")
+        self.damping, self.statistics = float(damping), StepStatistics()
+        self._core = Core(
+            model,
+            likelihood,
+            factors=Factors() if factors is None else factors,
+            refresh=refresh,
+            method="kronecker",
+            solver=solver,
+            split=split,
+            reduction=reduction,
+            strict=strict,
+            generator=generator,
+        )
+
+    @torch.no_grad()
+    def __call__(self) -> None:
+        """Replace the gradients of the last backward pass by natural ones.
+
+        Raises:
+            NonFiniteError: If loss or gradient is NaN or infinite; `.grad` is untouched.
+            InvalidInputError: If the criterion was not called on the model's outputs.
+        """
+        batch, capture = self._core.batch(), self._core.capture
+        stats = StepStatistics(
+            step=self._core.steps + 1, damping=self.damping, refreshed=capture.wanted
+        )
+        stats.loss, self.statistics, capture.paused = batch.loss(), stats, True
+        try:
+            direction = self._core.direction(batch, self.damping, self.params, stats)
+        finally:
+            capture.paused = False
+        for part in direction.parts:
+            for p, d in zip(part.params, part.dense(), strict=True):
+                assert p.grad is not None
+                p.grad.copy_(d)
+        self._core.advance(due=False)
+
+    def remove(self) -> None:
+        """Remove every hook from the model and the criterion."""
+        self._core.capture.remove()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything a resumed run needs, layers keyed by module name."""
+        return self._core.state_dict() | {"damping": self.damping}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take the state of another run with the same model and options."""
+        self._core.load_state_dict(state)
+        self.damping = state["damping"]

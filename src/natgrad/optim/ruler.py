@@ -1,0 +1,185 @@
+"""Measures the quadratic model along a direction, by running the model again."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from natgrad.likelihoods import Likelihood
+from natgrad.optim.batch import Batch, Piece
+from natgrad.optim.capture import Call
+from natgrad.optim.direction import Direction, Part
+from natgrad.optim.steplength import EqualShare, PerLayer, Quadratic, QuadraticModel, StepLength
+
+
+class Ruler:
+    """Measures along a direction, by running the model again on the batch.
+
+    Args:
+        step_length: Which rule.
+        likelihood: The likelihood.
+
+    Attributes:
+        rows: On how many data a second pass reproduces the outputs: None before that has been
+            tried, −1 for all of them at once (where they interact, as in batch normalisation),
+            0 where it does not.
+    """
+
+    def __init__(self, step_length: StepLength, likelihood: Likelihood) -> None:
+        self.step_length, self.likelihood = step_length, likelihood
+        self.rows: int | None = None
+
+    def reproduces(self, batch: Batch) -> bool:
+        """Return whether a second pass over the batch gives the same outputs; tried once."""
+        if self.rows is None:
+            found = self._try(batch.largest)
+            failed, together = batch.world.sum([found == 0, found == -1])
+            self.rows = 0 if failed else -1 if together else found
+        return self.rows != 0 and all(call.replay is not None for call in batch.calls)
+
+    def _try(self, call: Call) -> int:
+        wish = self.step_length.rows if isinstance(self.step_length, Quadratic) else call.n
+        for rows in (min(wish, max(1, call.n // 2)), call.n):
+            if call.replay is not None and _reproduced(call, rows):
+                return wish if rows < call.n else -1
+        return 0
+
+    def model(self, batch: Batch, direction: Direction, damping: float) -> QuadraticModel | None:
+        """Return the quadratic model along a direction; None if it cannot be had.
+
+        May leave the parameters a little way along the direction.
+
+        Args:
+            batch: The batch.
+            direction: d.
+            damping: λ.
+        """
+        if isinstance(self.step_length, EqualShare) or not direction.slope > 0:
+            return equal_shares(direction)
+        if not self.reproduces(batch):
+            return None
+        rows = None if self.rows == -1 else self.rows
+        pieces = batch.first(rows)
+        if isinstance(self.step_length, PerLayer):
+            return self._shares(batch, pieces, direction, damping)
+        exact = pieces[0].output.dtype == pieces[0].call.output.dtype  # not under autocast
+        everything = batch.first(None) if exact and rows and rows < batch.n else pieces
+        epsilon = self._nudge(pieces, direction, batch)
+        found = self._along(batch, pieces, direction, damping, epsilon)
+        if everything is not pieces and not 0.5 < found.slope / direction.slope < 2:
+            # The direction owes its slope to data that the rows lack, and bends there too.
+            found = self._along(batch, everything, direction, damping, epsilon)
+        return found if found.bend > 0 else equal_shares(direction)
+
+    def _shares(
+        self, batch: Batch, pieces: list[Piece], direction: Direction, damping: float
+    ) -> QuadraticModel:
+        """Rescale every part to its share, and return the model of a unit step."""
+        velocities: list[list[Tensor]] = []
+        for part in direction.parts:
+            epsilon = self._nudge(pieces, part, batch)
+            velocities.append([(p.output - p.outputs_again()) / epsilon for p in pieces])
+            part.move(-epsilon)
+        gram = torch.zeros(len(velocities), len(velocities), dtype=torch.float64)
+        for i, piece in enumerate(pieces):
+            flat = torch.stack([v[i].reshape(-1) for v in velocities]).double()
+            products = [self.likelihood.fisher_product(piece.output, v[i]) for v in velocities]
+            pushed = torch.stack([p.reshape(-1) for p in products]).double()
+            gram += piece.weight * (flat @ pushed.mT).cpu()
+        batch.world.add_up([gram])
+        gram += damping * torch.diag(torch.tensor(direction.squares).double())
+        slopes = torch.tensor([part.slope for part in direction.parts]).double()
+        eps = torch.finfo(pieces[0].output.dtype).eps
+        shares = _solve_shares(gram, slopes, 10 * math.sqrt(eps))
+        total = direction.slope
+        direction.rescale(shares.tolist())
+        share = direction.slope / total * direction.depth
+        bend = float(shares @ gram @ shares)
+        return QuadraticModel(1.0, direction.slope, bend, pieces, share)
+
+    def losses(self, batch: Batch, pieces: list[Piece]) -> tuple[float, float] | None:
+        """Return the average loss of some data before the step and now."""
+        if any(piece.call.replay is None or piece.call.y is None for piece in pieces):
+            return None
+        before = [p.sum_of_losses(self.likelihood, p.output) for p in pieces]
+        now = [p.sum_of_losses(self.likelihood, p.outputs_again()) for p in pieces]
+        return batch.average(before, pieces), batch.average(now, pieces)
+
+    def _nudge(self, pieces: list[Piece], direction: Direction | Part, batch: Batch) -> float:
+        """Move the parameters by −εd and return ε, for difference quotients of the outputs.
+
+        ε moves the outputs by 10 √eps of their own size, in the likelihood's metric, where the
+        blocks expect a squared velocity of gᵀd: small enough to be a derivative, large enough to
+        rise above rounding.
+        """
+        small = 10 * math.sqrt(torch.finfo(pieces[0].output.dtype).eps)
+        slope = direction.slope
+        size = self._size(batch, pieces)
+        epsilon = min(small * math.sqrt(1 + size / slope), 1.0) if slope > 0 else small
+        direction.move(epsilon)
+        return epsilon
+
+    def _along(
+        self,
+        batch: Batch,
+        pieces: list[Piece],
+        direction: Direction,
+        damping: float,
+        epsilon: float,
+    ) -> QuadraticModel:
+        """Return the model over pieces, whose outputs at θ the training pass has left."""
+        bends, slopes = [], []
+        for piece in pieces:
+            velocity = (piece.output - piece.outputs_again()) / epsilon
+            product = self.likelihood.fisher_product(piece.output, velocity)
+            bends.append(float((velocity * product).sum()))
+            if piece.call.y is not None:
+                labels, scale = piece.call.y[: piece.rows], self.likelihood.scale(piece.rows)
+                gradient = self.likelihood.gradient(piece.output, labels)
+                slopes.append(float((gradient * velocity).sum()) / scale)
+        bend = damping * direction.square + batch.average(bends, pieces)
+        slope = batch.average(slopes, pieces) if slopes else direction.slope
+        alpha = direction.slope / bend if bend > 0 else math.inf
+        return QuadraticModel(alpha, slope, bend, pieces, alpha * direction.depth)
+
+    def rounding(self, batch: Batch, loss: float) -> float:
+        """Return a change of the loss that rounding of losses and outputs can cause."""
+        call = batch.largest
+        eps = 10 * torch.finfo(call.output.dtype).eps
+        square = (call.output * self.likelihood.fisher_product(call.output, call.output)).sum()
+        (size,) = batch.world.sum([float(square) / call.n / batch.world.size])
+        return eps * abs(loss) + eps**2 * size
+
+    def _size(self, batch: Batch, pieces: list[Piece]) -> float:
+        """Return fᵀFf, the outputs' size in the likelihood's metric, averaged over data."""
+        outputs = [p.output for p in pieces]
+        sums = [float((f * self.likelihood.fisher_product(f, f)).sum()) for f in outputs]
+        return batch.average(sums, pieces)
+
+
+def equal_shares(direction: Direction) -> QuadraticModel:
+    """Return the model whose minimum is an equal share for every block.
+
+    [BLH18] footnote 1, with the sign of a decrease and the step length counted once.
+    """
+    share = 1 / direction.depth
+    return QuadraticModel(share, direction.slope, direction.slope / share, share=1.0)
+
+
+def _solve_shares(gram: Tensor, slopes: Tensor, rtol: float) -> Tensor:
+    """Return the shortest solution of gram · c = slopes, in units of each block's own step."""
+    scale = gram.diagonal().clamp(min=torch.finfo(gram.dtype).tiny).rsqrt()
+    unit = gram * scale[:, None] * scale
+    inverse = torch.linalg.pinv((unit + unit.mT) / 2, rtol=rtol, hermitian=True)
+    shares: Tensor = scale * (inverse @ (scale * slopes))
+    return shares
+
+
+def _reproduced(call: Call, rows: int) -> bool:
+    assert call.replay is not None
+    again = call.replay.outputs(None if rows == call.n else rows)
+    wanted = call.output[:rows]
+    if again.shape != wanted.shape:
+        return False
+    tolerance = math.sqrt(torch.finfo(wanted.dtype).eps) * float(wanted.abs().max())
+    return float((again - wanted).abs().max()) <= tolerance

@@ -1,0 +1,125 @@
+"""One step on trial: how long it is, what it promises, and what it achieved."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from natgrad.optim.batch import Batch
+from natgrad.optim.damping import Damping
+from natgrad.optim.direction import Direction
+from natgrad.optim.ruler import Ruler, equal_shares
+from natgrad.optim.statistics import StepStatistics
+from natgrad.optim.steplength import QuadraticModel
+
+Closure = Callable[[], Any]
+
+
+class Trial:
+    """Sets the length of a step from the quadratic model, and compares its promise with the loss.
+
+    Args:
+        ruler: Measures along the direction.
+        damping: The rule, which says what to undo.
+        foreign: Whether the loss is not the likelihood itself.
+    """
+
+    def __init__(self, ruler: Ruler, damping: Damping, *, foreign: bool) -> None:
+        self.ruler, self.damping, self.foreign = ruler, damping, foreign
+
+    def lengthen(
+        self, batch: Batch, direction: Direction, rate: float, stats: StepStatistics
+    ) -> QuadraticModel:
+        """Return the quadratic model, and note the step's length; the parameters may have moved.
+
+        Args:
+            batch: The batch.
+            direction: d.
+            rate: Factor on the length that the model asks for.
+            stats: Takes length, share, predicted decrease and norm.
+        """
+        if stats.refreshed:
+            self.ruler.reproduces(batch)  # can only be found out before the step
+        model = self.ruler.model(batch, direction, stats.damping)
+        if model is None:
+            stats.notes.append(
+                "the model does not reproduce its outputs, or they do not go straight to the "
+                "criterion: equal shares instead of the quadratic model"
+            )
+            model = equal_shares(direction)
+        stats.share, stats.length = model.share, rate * model.alpha
+        stats.predicted = model.decrease(stats.length)
+        stats.step_norm = stats.length * math.sqrt(direction.square)
+        return model
+
+    def judge(
+        self,
+        batch: Batch,
+        model: QuadraticModel,
+        closure: Closure | None,
+        params: list[Tensor],
+        stats: StepStatistics,
+    ) -> float | None:
+        """Compare the loss after the step with the prediction, and return what λ adapts to.
+
+        Returns:
+            ρ; −∞ for a step that must not be repeated; None where ρ cannot be known.
+        """
+        losses = self._losses(batch, model, closure, params, stats)
+        if losses is None:
+            stats.notes.append(
+                "the loss after the step cannot be measured, so the damping does not adapt: pass a "
+                "closure to step()"
+            )
+            return None
+        before, after = losses
+        stats.actual = before - after
+        if abs(stats.predicted) <= self.ruler.rounding(batch, before):
+            stats.notes.append("the predicted decrease is lost in rounding: the damping stays")
+            return None
+        stats.ratio = stats.actual / stats.predicted
+        stats.rejected = not after - before <= self.damping.reject * abs(before)
+        if stats.rejected:
+            stats.step_norm = 0.0
+        return stats.ratio if stats.predicted >= 0 and not stats.rejected else -math.inf
+
+    def _losses(
+        self,
+        batch: Batch,
+        model: QuadraticModel,
+        closure: Closure | None,
+        params: list[Tensor],
+        stats: StepStatistics,
+    ) -> tuple[float, float] | None:
+        """Return the loss before the step and now, on the data that the model is about."""
+        if self.foreign:
+            if closure is None or stats.loss is None:
+                return None
+            return stats.loss, _closure_loss(batch, closure, params)
+        if not self.ruler.reproduces(batch):
+            return None
+        if model.pieces is not None:
+            return self.ruler.losses(batch, model.pieces)
+        now = self.ruler.losses(batch, batch.first(None))
+        return None if now is None or stats.loss is None else (stats.loss, now[1])
+
+
+def mean_loss(batch: Batch, loss: Any) -> float:
+    """Return a foreign loss as an average over data."""
+    n = sum(call.n for call in batch.calls)
+    here = float(loss.detach()) / (batch.calls[0].unit * n)
+    return batch.world.sum([here / batch.world.size])[0]
+
+
+def _closure_loss(batch: Batch, closure: Closure, params: list[Tensor]) -> float:
+    held = [p.grad for p in params]
+    for p in params:
+        p.grad = None
+    try:
+        with torch.enable_grad():
+            return mean_loss(batch, closure())
+    finally:
+        for p, grad in zip(params, held, strict=True):
+            p.grad = grad

@@ -1,0 +1,92 @@
+"""What `diagnose` says, against the model itself."""
+
+import pytest
+import torch
+from torch.nn import LSTM, Linear, Module, PReLU, Sequential
+
+from natgrad import Categorical, Gaussian
+from natgrad.optim import NGD, StepStatistics, UncoveredWarning, diagnose
+from tests.helpers import randn
+from tests.optim.nets import mlp, seeded, train, weights_of
+
+
+def test_it_names_layers_and_what_is_left_out():
+    model = seeded(lambda: Sequential(Linear(3, 4), PReLU(), Linear(4, 2)))
+    before = weights_of(model)
+    model[0].weight.grad = torch.ones_like(model[0].weight)
+    found = diagnose(model, Gaussian(), randn(30, 3, seed=1))
+    assert [(r.name, r.kind, r.shape) for r in found.layers] == [
+        ("0", "Linear", (4, 4)),
+        ("2", "Linear", (2, 5)),
+    ]
+    assert list(found.uncovered) == ["1.weight"]
+    assert found.parameters == sum(p.numel() for p in model.parameters())
+    assert "PReLU is not a supported layer" in str(found)
+    for a, b in zip(before, weights_of(model), strict=True):
+        assert torch.equal(a, b)
+    assert torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight))
+    assert model[2].weight.grad is None
+    assert not model._forward_hooks
+
+
+def test_condition_numbers_are_those_of_the_inputs():
+    x = randn(200, 3, seed=2) * torch.tensor([1.0, 10.0, 0.0])
+    found = diagnose(seeded(lambda: mlp(3, 4, 2, bias=False)), Gaussian(), x)
+    moment = (x.mT @ x / 200)[:2, :2]
+    values = torch.linalg.eigvalsh(moment)
+    assert found.layers[0].input_rank == 2
+    assert found.layers[0].inputs == pytest.approx(float(values[1] / values[0]), rel=1e-6)
+    assert found.layers[1].errors == pytest.approx(1.0)  # the Gaussian's own metric
+
+
+def test_bytes_are_those_of_the_state():
+    model, criterion = seeded(lambda: mlp(3, 8, 3), dtype=torch.float32), Categorical()
+    x = randn(50, 3, seed=3).float()
+    found = diagnose(model, criterion, x)
+    optimizer = NGD(model, criterion)
+    train(optimizer, criterion, x, torch.zeros(50, dtype=torch.long), 1)
+
+    def count(state: object) -> int:
+        if isinstance(state, torch.Tensor):
+            return state.nbytes
+        return sum(map(count, state.values())) if isinstance(state, dict) else 0
+
+    layers = optimizer.state_dict()["natural"]["preconditioner"]["layers"]
+    assert found.state_bytes == count(layers)
+    # Two factors and their inverses, four bytes each number.
+    assert found.state_bytes == 4 * 2 * (4**2 + 8**2 + 9**2 + 3**2)
+    assert found.bytes_per_parameter == found.state_bytes / found.parameters
+
+
+class Recurrent(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = LSTM(3, 4, batch_first=True), Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(self.lstm(x)[0][:, -1])
+        return out
+
+
+def test_recurrent_networks_are_named_and_trained_with_plain_steps():
+    model, criterion = seeded(Recurrent), Gaussian()
+    with pytest.warns(UncoveredWarning, match="LSTM is not a supported layer") as record:
+        optimizer = NGD(model, criterion)
+    assert len(record) == 1
+    losses = train(optimizer, criterion, randn(20, 5, 3, seed=4), randn(20, 2, seed=5), 10)
+    assert losses[-1] < losses[0]
+
+
+def test_scalars_go_to_any_logger():
+    model, criterion, seen = seeded(lambda: mlp(3, 4, 2)), Gaussian(), []
+    optimizer = NGD(model, criterion)
+    optimizer.register_step_post_hook(
+        lambda opt, args, kwargs: seen.append((opt.statistics.step, opt.statistics.scalars()))
+    )
+    train(optimizer, criterion, randn(9, 3, seed=6), randn(9, 2, seed=7), 2)
+    assert [step for step, _ in seen] == [1, 2]
+    last = seen[-1][1]
+    assert last["loss"] == optimizer.statistics.loss
+    assert {"ratio", "damping", "share", "seconds/inverses"} <= set(last)
+    assert all(type(value) is float for value in last.values())
+    assert "ratio" not in StepStatistics().scalars()

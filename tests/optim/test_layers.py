@@ -1,0 +1,307 @@
+"""Every supported layer, against the dense Fisher or the approximation that is stated for it."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    Conv1d,
+    Conv2d,
+    Embedding,
+    Flatten,
+    GroupNorm,
+    LayerNorm,
+    Linear,
+    Module,
+    RMSNorm,
+    Sequential,
+    Tanh,
+)
+
+from natgrad import Categorical, Gaussian, Network, reference
+from natgrad.optim import NGD, EqualShare, Factors
+from natgrad.optim.moments import symmetric
+from natgrad.optim.tables import NormLayer
+from tests.helpers import assert_near, generator, randn
+from tests.optim.nets import backward, seeded, train, weights_of
+
+EXACT = Factors(memory=0, source="exact", exact_output=False)
+
+
+def first(module: Module, *rest: Module) -> Sequential:
+    """A network that begins with a layer."""
+    return Sequential(module, *rest)
+
+
+def fisher_of(build, criterion, x: Tensor, *names: str) -> Tensor:  # type: ignore[no-untyped-def]
+    """The block of the dense Fisher of the named parameters, averaged over data."""
+    network = Network(seeded(build))
+    params = network.init()
+    places = torch.cat([torch.full((p.numel(),), i) for i, p in enumerate(params.values())])
+    wanted = torch.cat([torch.where(places == list(params).index(n))[0] for n in names])
+    return reference.fisher(criterion, network, params, x)[wanted][:, wanted]
+
+
+def started(build, criterion, x: Tensor, y: Tensor, **options):  # type: ignore[no-untyped-def]
+    model = seeded(build)
+    optimizer = NGD(model, criterion, strict=True, **({"factors": EXACT} | options))
+    backward(model, criterion, x, y)
+    optimizer.step()
+    return optimizer
+
+
+def block(optimizer: NGD, name: str):  # type: ignore[no-untyped-def]
+    return optimizer._core.preconditioner.blocks[name]
+
+
+NORMS = {
+    "LayerNorm": (lambda: first(LayerNorm(4), Tanh(), Linear(4, 2)), (6, 4)),
+    "LayerNorm on sequences": (
+        lambda: first(LayerNorm((3, 2)), Flatten(), Linear(12, 2)),
+        (6, 2, 3, 2),
+    ),
+    "LayerNorm at every position": (
+        lambda: first(LayerNorm(3), Flatten(), Linear(6, 2)),
+        (6, 2, 3),
+    ),
+    "LayerNorm without shift": (lambda: first(LayerNorm(4, bias=False), Linear(4, 2)), (6, 4)),
+    "RMSNorm": (lambda: first(RMSNorm(4), Tanh(), Linear(4, 2)), (6, 4)),
+    "GroupNorm": (lambda: first(GroupNorm(2, 4), Tanh(), Flatten(), Linear(12, 2)), (6, 4, 3)),
+    "BatchNorm1d": (lambda: first(BatchNorm1d(4), Tanh(), Linear(4, 2)), (6, 4)),
+    "BatchNorm3d": (
+        lambda: first(BatchNorm3d(2), Tanh(), Flatten(), Linear(8, 2)),
+        (6, 2, 2, 1, 2),
+    ),
+    "BatchNorm2d": (lambda: first(BatchNorm2d(2), Tanh(), Flatten(), Linear(12, 2)), (6, 2, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_blocks_of_normalisations_are_exact(name):
+    build, shape = NORMS[name]
+    x, y, criterion = randn(*shape, seed=1), randn(6, 2, seed=2), Gaussian()
+    optimizer = started(build, criterion, x, y)
+    model = seeded(build)
+    params, outputs, dense = list(model[0].parameters()), model(x), 0.0
+    for f in outputs.reshape(-1):  # the Gaussian's Fisher is JᵀJ over outputs of all data
+        row = torch.autograd.grad(f, params, retain_graph=True)
+        flat = torch.cat([g.reshape(-1) for g in row])
+        dense = dense + torch.outer(flat, flat) / len(x)
+    assert_near(symmetric(block(optimizer, "0").errors.matrix), dense, 1e-9)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_steps_of_normalisations_divide_by_the_damped_block(full, monkeypatch):
+    monkeypatch.setattr("natgrad.optim.tables.LARGEST_FULL_BLOCK", 1024 if full else 0)
+    build, shape = NORMS["LayerNorm"]
+    x, y, criterion = randn(*shape, seed=1), randn(6, 2, seed=2), Gaussian()
+    model = seeded(build)
+    optimizer = NGD(model, criterion, damping=0.3, factors=EXACT, step_length=EqualShare())
+    assert isinstance(block(optimizer, "0").layer, NormLayer)
+    backward(model, criterion, x, y)
+    g = torch.cat([model[0].weight.grad, model[0].bias.grad])
+    before = weights_of(model)[:2]
+    optimizer.step()
+    step = torch.cat([b - a for a, b in zip(before, weights_of(model)[:2], strict=True)])
+    fisher = fisher_of(build, criterion, x, "0.weight", "0.bias")
+    damped = (fisher if full else torch.diag(fisher.diagonal())) + 0.3 * torch.eye(8).double()
+    assert_near(step, -torch.linalg.solve(damped, g) / 2, 1e-9)
+
+
+def test_an_embedding_of_single_tokens_has_an_exact_diagonal_input_factor():
+    """F is block-diagonal over entries; each block is its frequency times errors' moment."""
+    build = lambda: first(Embedding(5, 3), Flatten(), Linear(3, 2))  # noqa: E731
+    x, y = torch.tensor([[0], [1], [1], [3], [3], [3]]), randn(6, 2, seed=2)
+    criterion = Gaussian()
+    optimizer = started(build, criterion, x, y)
+    found = block(optimizer, "0")
+    assert_near(found.inputs.matrix, torch.tensor([1, 2, 0, 3, 0]).double() / 6, 1e-12)
+    # The head is linear: errors do not depend on the datum, and the product is exact.
+    dense = fisher_of(build, criterion, x, "0.weight")
+    kron = torch.kron(torch.diag(found.inputs.matrix), symmetric(found.errors.matrix))
+    assert_near(kron, dense, 1e-9)
+
+
+def test_an_embedding_step_is_the_formula():
+    build = lambda: first(Embedding(5, 3, padding_idx=0), Tanh(), Flatten(), Linear(6, 2))  # noqa: E731
+    x, y = torch.tensor([[0, 1], [1, 2], [3, 4], [4, 4], [2, 0], [1, 1]]), randn(6, 2, seed=2)
+    criterion, model = Gaussian(), seeded(build)
+    optimizer = NGD(model, criterion, damping=0.3, factors=EXACT, step_length=EqualShare())
+    backward(model, criterion, x, y)
+    g, before = model[0].weight.grad.clone(), model[0].weight.detach().clone()
+    optimizer.step()
+    frequencies = torch.bincount(x.reshape(-1), minlength=5).double() / 12
+    found = block(optimizer, "0")
+    assert_near(found.inputs.matrix, frequencies, 1e-12)
+    errors = symmetric(found.errors.matrix)
+    pi = (frequencies.mean() / errors.diagonal().mean()).sqrt()
+    root = 0.3**0.5
+    left = torch.diag(1 / (frequencies + root * pi))
+    right = torch.linalg.inv(errors + root / pi * torch.eye(3).double())
+    assert_near(model[0].weight - before, -left @ g @ right / 2, 1e-9)
+    assert torch.equal(model[0].weight[0], before[0])  # the padding's entry has no gradient
+
+
+CONVOLUTIONS = {
+    "Conv1d": (lambda: Conv1d(2, 4, 3, stride=2, padding=1, dilation=1), (5, 2, 7), 16),
+    "Conv1d dilated": (lambda: Conv1d(2, 4, 2, dilation=3, bias=False), (5, 2, 6), 12),
+    "Conv1d circular": (lambda: Conv1d(2, 4, 3, padding=1, padding_mode="circular"), (5, 2, 5), 20),
+    "Conv2d": (lambda: Conv2d(2, 4, (2, 3), stride=(2, 1), padding=(1, 0)), (5, 2, 4, 4), 24),
+    "Conv2d same": (lambda: Conv2d(2, 4, 3, padding="same", dilation=2), (5, 2, 3, 3), 36),
+}
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_patches_are_what_the_kernel_sees(name, groups):
+    """The layer's rows, times its matrix, are the convolution; groups apart."""
+    make, shape, _ = CONVOLUTIONS[name]
+    conv = seeded(make)
+    conv = seeded(lambda: type(conv)(2, 4, conv.kernel_size, **options(conv, groups)))
+    x = randn(*shape, seed=3)
+    optimizer = NGD(Sequential(conv, Flatten()), Gaussian())
+    layer = block(optimizer, "0").layer
+    with torch.no_grad():
+        rows = layer.patches(x)
+        weight = conv.weight.reshape(groups, 4 // groups, -1)
+        out = torch.einsum("gok,ngkp->ngop", weight, rows.unflatten(1, (groups, -1)))
+        bias = 0 if conv.bias is None else conv.bias[:, None]
+        assert_near(out.flatten(1, 2) + bias, conv(x).flatten(2), 1e-12)
+
+
+def options(conv: Module, groups: int) -> dict[str, object]:
+    names = ("stride", "padding", "dilation", "padding_mode")
+    found = {name: getattr(conv, name) for name in names}
+    return found | {"groups": groups, "bias": conv.bias is not None}
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("kind", [Conv1d, Conv2d])
+def test_a_convolution_with_one_position_is_exact_for_one_datum(kind, groups):
+    """One position, one datum: Λ ⊗ Λ̃ of every group is the dense Fisher's block."""
+    spatial = (3,) if kind is Conv1d else (3, 2)
+    build = lambda: first(kind(4, 4, spatial, groups=groups), Tanh(), Flatten(), Linear(4, 3))  # noqa: E731
+    x, y, criterion = randn(1, 4, *spatial, seed=4), torch.tensor([1]), Categorical()
+    optimizer = started(build, criterion, x, y)
+    dense = fisher_of(build, criterion, x, "0.weight")
+    found = block(optimizer, "0")
+    inputs, errors = symmetric(found.inputs.matrix), symmetric(found.errors.matrix)
+    if groups == 1:
+        inputs, errors = inputs[None], errors[None]
+    size = len(dense) // groups
+    for k in range(groups):
+        own = slice(k * size, (k + 1) * size)
+        assert_near(torch.kron(errors[k], inputs[k][:-1, :-1]), dense[own, own], 1e-9)
+
+
+def test_groups_are_convolutions_side_by_side():
+    """A step of a grouped convolution equals those of separate ones, batch and positions many."""
+    x, y = randn(5, 4, 6, seed=5), randn(5, 2, seed=6)
+    whole = seeded(lambda: Conv1d(4, 6, 3, groups=2))
+    parts = [seeded(lambda: Conv1d(2, 3, 3)) for _ in range(2)]
+    head = seeded(lambda: Linear(24, 2))
+    with torch.no_grad():
+        for k, part in enumerate(parts):
+            part.weight.copy_(whole.weight[3 * k : 3 * k + 3])
+            part.bias.copy_(whole.bias[3 * k : 3 * k + 3])
+
+    class Side(Module):
+        def __init__(self, convolutions: list[Module]) -> None:
+            super().__init__()
+            self.convolutions = torch.nn.ModuleList(convolutions)
+
+        def forward(self, x: Tensor) -> Tensor:
+            pieces = x.chunk(len(self.convolutions), dim=1)
+            found = [c(p) for c, p in zip(self.convolutions, pieces, strict=True)]
+            return head_of(torch.cat(found, dim=1))
+
+    def head_of(h: Tensor) -> Tensor:
+        return torch.nn.functional.linear(h.tanh().flatten(1), head.weight.detach())
+
+    factors = []
+    for model in (Side([whole]), Side(parts)):
+        criterion = Gaussian()
+        optimizer = NGD(model, criterion, factors=EXACT)
+        backward(model, criterion, x, y)
+        optimizer.step()
+        blocks = list(optimizer._core.preconditioner.blocks.values())
+        factors.append(
+            [
+                torch.stack([symmetric(m) for m in each])
+                if each[0].ndim == 2
+                else symmetric(each[0])
+                for each in ([b.inputs.matrix for b in blocks], [b.errors.matrix for b in blocks])
+            ]
+        )
+    for together, apart in zip(*factors, strict=True):
+        assert_near(together, apart, 1e-10)
+
+
+def test_reduced_sharing_is_exact_where_only_the_average_matters():
+    """Positions averaged at the end of a linear network: KFAC-reduce is the dense Fisher."""
+
+    class Mean(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x).mean(1)
+
+    x, y, criterion = randn(6, 4, 3, seed=7), randn(6, 2, seed=8), Gaussian()
+    reduce = Factors(memory=0, source="exact", exact_output=False, sharing="reduce")
+    optimizer = started(Mean, criterion, x, y, factors=reduce)
+    dense = fisher_of(Mean, criterion, x, "inner.weight")
+    found = block(optimizer, "inner")
+    inputs, errors = symmetric(found.inputs.matrix), symmetric(found.errors.matrix)
+    assert_near(torch.kron(errors, inputs[:-1, :-1]), dense, 1e-9)
+    expand = started(Mean, criterion, x, y)
+    other = block(expand, "inner")
+    kron = torch.kron(symmetric(other.errors.matrix), symmetric(other.inputs.matrix)[:-1, :-1])
+    assert float((kron - dense).norm()) > 0.1 * float(dense.norm())
+
+
+@pytest.mark.parametrize("method", ["kronecker", "whitening", "diagonal"])
+def test_a_network_of_everything_trains(method):
+    class Everything(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = Embedding(7, 4)
+            self.norm, self.conv = LayerNorm(4), Conv1d(4, 4, 3, padding=1, groups=2)
+            self.last_norm, self.head = BatchNorm1d(4), Linear(4, 3)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            h = self.conv(self.norm(self.table(tokens)).mT).tanh().mean(2)
+            return self.head(self.last_norm(h))
+
+    x = torch.randint(0, 7, (40, 5), generator=generator(9))
+    y = x.sum(1) % 3
+    model, criterion = seeded(Everything), Categorical()
+    optimizer = NGD(model, criterion, method=method, strict=True)
+    losses = train(optimizer, criterion, x, y, 40)
+    assert losses[-1] < 0.6 * losses[0]
+
+
+def test_the_diagonal_of_every_layer_is_that_of_the_dense_fisher():
+    """One position per datum, so that the squares are the Fisher's diagonal for every kind."""
+    for build, x in (
+        (
+            lambda: first(Embedding(5, 3), Flatten(), Linear(3, 2)),
+            torch.tensor([[0], [3], [3], [4]]),
+        ),
+        (lambda: first(LayerNorm(4), Tanh(), Linear(4, 2)), randn(4, 4, seed=10)),
+        (
+            lambda: first(Conv1d(4, 4, 3, groups=2), Flatten(), Linear(4, 2)),
+            randn(4, 4, 3, seed=11),
+        ),
+    ):
+        criterion, y = Gaussian(), randn(4, 2, seed=12)
+        optimizer = started(build, criterion, x, y, method="diagonal")
+        network = Network(seeded(build))
+        diagonal = reference.fisher(criterion, network, network.init(), x).diagonal()
+        found = []
+        for each in optimizer._core.preconditioner.blocks.values():
+            found += [t.reshape(-1) for t in each.layer.split(each.squares.matrix)]
+        assert_near(torch.cat(found), diagonal, 1e-9)

@@ -1,0 +1,41 @@
+"""The optimizer's pages run as they are printed, and their numbers hold."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.optim import layers_table
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def run(page: str) -> dict[str, object]:
+    """Run every block of Python on a page, one after the other, in one scope."""
+    scope: dict[str, object] = {}
+    for code in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.S):
+        exec(compile(code, page, "exec"), scope)
+    return scope
+
+
+def test_the_page_of_the_optimizer():
+    scope = run("optimizer.md")
+    assert float(scope["loss"].detach()) < 0.1
+
+
+def test_the_tutorial(capsys):
+    scope = run("tutorial_optimizer.md")
+    assert scope["natural"] < scope["kept"] < scope["adam"]
+    assert (scope["adam"], scope["kept"], scope["natural"]) == pytest.approx(
+        (0.49, 0.12, 0.08), rel=0.3
+    )
+    assert capsys.readouterr().out.startswith("step 80: loss")
+    assert scope["optimizer"]._core.steps == 80
+    assert [layer.name for layer in scope["report"].layers] == ["0", "2", "4"]
+
+
+def test_the_table_of_layers_is_generated_and_whole():
+    text = layers_table.PAGE.read_text()
+    assert layers_table.page(text) == text, "run python -m tests.optim.layers_table"
+    assert "| layer | block | test |" in text
+    assert layers_table.named() == layers_table.SUPPORTED

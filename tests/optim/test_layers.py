@@ -21,6 +21,7 @@ from torch.nn import (
 )
 
 from natgrad import Categorical, Gaussian, Network, reference
+from natgrad.errors import ShapeError
 from natgrad.optim import NGD, EqualShare, Factors
 from natgrad.optim.moments import symmetric
 from natgrad.optim.tables import NormLayer
@@ -305,3 +306,37 @@ def test_the_diagonal_of_every_layer_is_that_of_the_dense_fisher():
         for each in optimizer._core.preconditioner.blocks.values():
             found += [t.reshape(-1) for t in each.layer.split(each.squares.matrix)]
         assert_near(torch.cat(found), diagonal, 1e-9)
+
+
+class Positions(Module):
+    """A table of positions, looked up once for all data, or once for each."""
+
+    def __init__(self, shared: bool) -> None:
+        super().__init__()
+        self.shared, self.table, self.head = shared, Embedding(4, 3), Linear(5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        place = torch.arange(4)
+        if not self.shared:
+            place = place.expand(len(x), 4)
+        places = self.table(place).expand(len(x), 4, 3)
+        return self.head(torch.cat([x, places], 2)).reshape(-1, 2)
+
+
+def test_rows_that_data_share_count_as_often_as_they_are_used():
+    x, y, criterion = randn(6, 4, 2, seed=5), randn(24, 2, seed=6), Gaussian()
+    found = {}
+    for shared in (True, False):
+        many = Factors(memory=0, samples=4000, exact_output=False)
+        optimizer = started(lambda shared=shared: Positions(shared), criterion, x, y, factors=many)
+        found[shared] = block(optimizer, "table")
+    assert_near(found[True].inputs.matrix, found[False].inputs.matrix, 1e-12)
+    errors = {shared: symmetric(each.errors.matrix) for shared, each in found.items()}
+    gap = (errors[True] - errors[False]).norm() / errors[False].norm()
+    assert float(gap) < 0.05  # 1/√4000 of each entry
+
+
+def test_shared_rows_are_refused_where_errors_are_not_independent():
+    x, y = randn(6, 4, 2, seed=5), randn(24, 2, seed=6)
+    with pytest.raises(ShapeError, match="expand them to one each"):
+        started(lambda: Positions(True), Gaussian(), x, y)

@@ -2,7 +2,18 @@
 
 from importlib import import_module
 
-_FIGURES = ("kmh21.fig1", "kmh21.fig2", "kmh21.fig3", "kmh21.fig4", "kmh21.fig5", "kmh21.fig6")
+_FIGURES = (
+    "kmh21.fig1",
+    "kmh21.fig2",
+    "kmh21.fig3",
+    "kmh21.fig4",
+    "kmh21.fig5",
+    "kmh21.fig6",
+    "blh18.fig1a",
+    "blh18.fig1b",
+    "blh18.fig1c",
+    "blh18.fig1d",
+)
 
 
 def load() -> None:

@@ -65,7 +65,7 @@ class Adaptive:
     low: float = 0.25
     high: float = 0.75
     least_share: float = 0.5
-    floor: float = 1e-6
+    floor: float = 1e-8
     ceiling: float = 1e6
     reject: float = 0.05
     split: Split = "pi"

@@ -1,0 +1,208 @@
+"""[BLH18] Figure 1D: an autoencoder of MNIST with tanh layers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from natgrad.data import mnist
+from natgrad.errors import InvalidInputError
+from natgrad.experiments.blh18 import autoencoder_cells as cells
+from natgrad.experiments.blh18 import fig1d_claims, tuning
+from natgrad.experiments.blh18.contest import Rule
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.cells import Cell
+from natgrad.lab.claims import Claim
+from natgrad.lab.experiment import Experiment, Sweep
+from natgrad.lab.registry import register
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIRST_ORDER: dict[str, Rule] = {"SGD": "SGD", "momentum": "momentum", "Adam": "Adam"}
+METHODS = (*FIRST_ORDER, *cells.NATURAL)
+GLOROT = ("SGD", *cells.NATURAL)
+"""Methods that also run from Glorot's weights, the better start for SGD."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Autoencoder:
+    """Training an autoencoder of handwritten digits."""
+
+    data: Literal["MNIST", "digits", "either"] = "MNIST"
+    """MNIST; the small digits of scikit-learn; or MNIST where it can be had, else digits."""
+    examples: int | None = None
+    """Training images; None for all."""
+    hidden: tuple[int, ...] = (400, 200, 100, 50, 100, 200, 400)
+    """Sizes of the hidden layers for MNIST's 784 pixels; they shrink with the number of pixels."""
+    batch: int = 20
+    """Batch size of SGD."""
+    large_batch: int = 100
+    """Batch size of momentum and Adam, which gain seconds by it."""
+    natural_batch: int = 1_000
+    """Batch size of the natural gradients."""
+    passes: int = 20
+    """Passes of SGD over the training images."""
+    first_order_passes: int = 8
+    """Passes of momentum and Adam."""
+    published_passes: int = 4
+    """Passes of eq. 20 as published."""
+    default_passes: int = 4
+    """Passes of NGD as it comes."""
+    every: int = 4_000
+    """Examples between two evaluations."""
+    sgd_rates: tuple[float, ...] = (0.01, 0.02, 0.04, 0.08)
+    """Learning rates tried for SGD."""
+    momentum_rates: tuple[float, ...] = (0.005, 0.01, 0.02, 0.04)
+    """Learning rates tried for SGD with momentum 0.9."""
+    adam_rates: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3)
+    """Learning rates tried for Adam."""
+    tuning_passes: int = 1
+    """Passes of each trial of a learning rate."""
+    seeds: int = 5
+    """Initial weights and orders of the images."""
+    glorot_seeds: int = 3
+    """Runs from Glorot's weights."""
+    glorot_rate: float = 0.01
+    """SGD's learning rate from Glorot's weights: rates from 0.014 diverge before 20 epochs."""
+
+    def __post_init__(self) -> None:
+        """Refuse grids that favour a method."""
+        counts = {len(self.sgd_rates), len(self.momentum_rates), len(self.adam_rates)}
+        if counts == {0} or len(counts) > 1:
+            raise InvalidInputError(
+                "all methods must be tuned with the same number of rates, but there are "
+                f"{len(self.sgd_rates)} for SGD, {len(self.momentum_rates)} for momentum and "
+                f"{len(self.adam_rates)} for Adam."
+            )
+
+    def rates(self, rule: Rule) -> tuple[float, ...]:
+        """Return the grid of a method."""
+        grids = {"SGD": self.sgd_rates, "momentum": self.momentum_rates, "Adam": self.adam_rates}
+        return grids[rule]
+
+    def batch_of(self, rule: Rule) -> int:
+        """Return M of a first-order method."""
+        return self.batch if rule == "SGD" else self.large_batch
+
+
+def available(wish: Literal["MNIST", "digits", "either"]) -> cells.Source:
+    """Return the images to use."""
+    if wish != "either":
+        return wish
+    try:
+        mnist.load()
+    except mnist.MnistUnavailableError:
+        return "digits"
+    return "MNIST"
+
+
+def compute(config: Autoencoder, sweep: Sweep) -> Arrays:
+    """Return tuned rates, the curves of all methods, and of some from Glorot's weights."""
+    source = available(config.data)
+    arrays = Arrays(
+        seed=range(config.seeds), method=METHODS, first_order=list(FIRST_ORDER),
+        glorot_seed=range(config.glorot_seeds), glorot_method=GLOROT,
+    )  # fmt: skip
+    rates = _tune(config, source, sweep, arrays)
+    natural = (
+        cells.Entry("NGD published", config.natural_batch, 1.0, config.published_passes),
+        cells.Entry("NGD default", config.natural_batch, 1.0, config.default_passes),
+    )
+    entries = tuple(
+        cells.Entry(
+            rule,
+            config.batch_of(rule),
+            rate,
+            config.passes if rule == "SGD" else config.first_order_passes,
+        )
+        for rule, rate in zip(FIRST_ORDER.values(), rates, strict=True)
+    )
+    glorot = cells.Entry("SGD", config.batch, config.glorot_rate, config.passes)
+
+    def race(start: cells.Start, entered: tuple[cells.Entry, ...], seed: int) -> Cell:
+        given = cells.Race(
+            source, config.examples, config.hidden, start, entered, config.every, seed
+        )
+        return Cell(cells.race, given, f"race from {start} weights, seed {seed}")
+
+    asked = [race("uniform", entries + natural, seed) for seed in range(config.seeds)]
+    asked += [race("Glorot", (glorot, *natural), seed) for seed in range(config.glorot_seeds)]
+    found = sweep(asked, "race")
+    for prefix, part in (("", found[: config.seeds]), ("glorot_", found[config.seeds :])):
+        arrays.add(f"{prefix}examples", part[0]["examples"], f"{prefix}method", f"{prefix}point")
+        for name in ("seconds", "test"):
+            values = np.stack([f[name] for f in part])
+            axes = (f"{prefix}seed", f"{prefix}method", f"{prefix}point")
+            arrays.add(f"{prefix}{name}", values, *axes)
+    arrays.add("mnist", source == "MNIST")
+    return arrays
+
+
+def _tune(config: Autoencoder, source: cells.Source, sweep: Sweep, arrays: Arrays) -> list[float]:
+    """Return the best rate of each first-order method by validation error, and keep all trials."""
+    asked = [
+        Cell(
+            cells.trial,
+            cells.Trial(
+                source, config.examples, config.hidden, rule, config.batch_of(rule), rate,
+                config.tuning_passes, config.seeds,
+            ),
+            f"{rule}, rate {rate:g}",
+        )
+        for rule in FIRST_ORDER.values()
+        for rate in config.rates(rule)
+    ]  # fmt: skip
+    found = np.array([f["validation"] for f in sweep(asked, "tuning")])
+    found = found.reshape(len(FIRST_ORDER), -1)
+    tried = np.array([config.rates(rule) for rule in FIRST_ORDER.values()])
+    chosen = [float(row[tuning.best(v[None])]) for row, v in zip(tried, found, strict=True)]
+    arrays.add("tuning_rate", tried, "first_order", "trial")
+    arrays.add("tuning_validation", found, "first_order", "trial")
+    arrays.add("rate", chosen, "first_order")
+    return chosen
+
+
+def claims(config: Autoencoder, arrays: Arrays) -> Sequence[Claim]:
+    """Return how much sooner natural gradients are where SGD ends."""
+    return fig1d_claims.claims(config, arrays)
+
+
+def departures(config: Autoencoder, arrays: Arrays) -> Sequence[str]:
+    """Return what we chose, and where our numbers part from the paper's text."""
+    return fig1d_claims.departures(config, arrays)
+
+
+def draw(config: Autoencoder, arrays: Arrays) -> "Figure":
+    """Return test error against examples and against seconds."""
+    from natgrad.experiments.blh18.fig1d_picture import picture
+
+    return picture(config, arrays)
+
+
+EXPERIMENT = register(
+    Experiment(
+        name="blh18/fig1d",
+        title="An autoencoder of MNIST: natural gradients are soon where SGD is after 20 epochs",
+        source="[BLH18] Figure 1D",
+        presets={
+            "smoke": Autoencoder(
+                data="digits", hidden=(400, 100, 400), passes=6, first_order_passes=4,
+                natural_batch=250, published_passes=4, default_passes=4, every=500, seeds=1,
+                glorot_seeds=1,
+            ),
+            "quick": Autoencoder(
+                data="either", examples=20_000, passes=3, first_order_passes=2, published_passes=2,
+                default_passes=2, every=2_000, sgd_rates=(0.02, 0.04), momentum_rates=(0.01, 0.02),
+                adam_rates=(1e-3, 2e-3), seeds=1, glorot_seeds=1,
+            ),
+            "paper": Autoencoder(),
+        },
+        minutes={"smoke": 0.2, "quick": 1, "paper": 15},
+        compute=compute,
+        claims=claims,
+        draw=draw,
+        departures=departures,
+    )
+)  # fmt: skip

@@ -1,0 +1,122 @@
+"""Figure 1D: network, images, questions about curves, and the figure whole, on small digits."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from natgrad.data import mnist
+from natgrad.errors import InvalidInputError
+from natgrad.experiments.blh18 import fig1d
+from natgrad.experiments.blh18.autoencoder_cells import (
+    DEFAULT,
+    Trial,
+    autoencoder,
+    images,
+    trial,
+    widths,
+)
+from natgrad.experiments.blh18.fig1d_claims import Curves
+from natgrad.lab import figures
+from natgrad.lab.arrays import Arrays
+
+
+def sweep(cells, title=""):
+    return [cell.run() for cell in cells]
+
+
+@pytest.fixture(scope="module")
+def found():
+    config = fig1d.EXPERIMENT.presets["smoke"]
+    return config, fig1d.compute(config, sweep)
+
+
+def test_every_claim_is_as_expected(found) -> None:
+    config, arrays = found
+    claims = fig1d.claims(config, arrays)
+    assert any(claim.holds("smoke") is not None for claim in claims)
+    for claim in claims:
+        assert claim.as_expected("smoke"), claim.id
+
+
+def test_all_methods_start_from_the_same_weights(found) -> None:
+    _, arrays = found
+    for name in ("test", "glorot_test"):
+        assert len(set(arrays[name][0, :, 0].tolist())) == 1
+
+
+def test_it_draws_and_says_that_digits_are_small(found) -> None:
+    config, arrays = found
+    with figures.style():
+        assert figures.render(fig1d.draw(config, arrays))
+    assert any("8×8" in sentence for sentence in fig1d.departures(config, arrays))
+
+
+def test_the_network_is_the_papers() -> None:
+    sizes = widths(fig1d.EXPERIMENT.presets["paper"].hidden, 784)
+    assert sizes == (784, 400, 200, 100, 50, 100, 200, 400, 784)
+    model = autoencoder((6, 4, 3, 6), "uniform", 0)
+    x = torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
+    first, second, last = (layer for layer in model if isinstance(layer, torch.nn.Linear))
+    assert torch.equal(model(x), last(torch.tanh(second(torch.tanh(first(x))))))
+    assert all(not layer.bias.any() for layer in (first, second, last))
+
+
+@pytest.mark.parametrize(("start", "variance"), [("uniform", 1 / 900), ("Glorot", 2 / 400)])
+def test_initial_weights_have_their_variance(start, variance: float) -> None:
+    weight = next(autoencoder((300, 100), start, 0).parameters())
+    assert float(weight.var().detach()) == pytest.approx(variance, rel=0.05)
+
+
+def test_training_and_test_images_are_apart() -> None:
+    train, test = images("digits")
+    assert (len(train), len(test)) == (1500, 297)
+    assert (float(train.min()), float(train.max())) == (0, 1)
+
+
+def test_a_trial_does_not_see_what_it_is_judged_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Trial("digits", 600, (200,), "Adam", 50, 1e-3, 1, 0)
+    before = float(trial(given)["validation"])
+    train, test = images("digits")
+    changed = train.clone()
+    changed[100:600] = 0.0  # all but the sixth that is held out
+    monkeypatch.setattr(
+        "natgrad.experiments.blh18.autoencoder_cells.images", lambda source: (changed, test)
+    )
+    assert float(trial(given)["validation"]) > before
+
+
+def test_without_mnist_either_means_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing():
+        raise mnist.MnistUnavailableError("no network")
+
+    monkeypatch.setattr(mnist, "load", missing)
+    assert fig1d.available("either") == "digits"
+    assert fig1d.available("MNIST") == "MNIST"
+
+
+def test_times_until_the_mark_by_hand() -> None:
+    arrays = Arrays(method=["SGD", DEFAULT])
+    nan = math.nan
+    arrays.add("examples", [[0, 1, 2, 3], [0, 1, 2, nan]], "method", "point")
+    arrays.add("test", [[[9, 5, 2, 3], [9, 2, 1, nan]]], "seed", "method", "point")
+    arrays.add("seconds", [[[0, 10, 20, 30], [0, 4, 8, nan]]], "seed", "method", "point")
+    curves = Curves(arrays)
+    assert curves.mark.tolist() == [2]  # SGD's lowest error, not its last
+    assert curves.seconds("SGD").tolist() == [20]
+    assert curves.sooner(DEFAULT).tolist() == [5]
+    assert curves.last(DEFAULT).tolist() == [1]
+    assert np.isinf(never_there(arrays).seconds(DEFAULT)).all()
+
+
+def never_there(arrays: Arrays) -> Curves:
+    """Return the same curves with a second method that never meets the mark."""
+    arrays.add("test", [[[9, 5, 2, 3], [9, 8, 7, math.nan]]], "seed", "method", "point")
+    return Curves(arrays)
+
+
+def test_grids_of_different_sizes_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="same number of rates"):
+        dataclasses.replace(fig1d.EXPERIMENT.presets["smoke"], adam_rates=(0.1,))

@@ -1,0 +1,89 @@
+"""Figures 1A–C: questions about curves on curves by hand, rates of decay, the figures whole."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from natgrad.errors import InvalidInputError
+from natgrad.experiments.blh18 import fig1a, fig1b, fig1c
+from natgrad.experiments.blh18.linear import METHODS, DeepLinear
+from natgrad.experiments.blh18.linear_cells import BEST, Decay, decay
+from natgrad.experiments.blh18.linear_claims import Curves, slopes
+from natgrad.lab import figures
+from natgrad.lab.arrays import Arrays
+
+
+def sweep(cells, title=""):
+    return [cell.run() for cell in cells]
+
+
+@pytest.fixture(scope="module", params=[fig1a, fig1b, fig1c], ids=["a", "b", "c"])
+def found(request):
+    experiment = request.param.EXPERIMENT
+    config = experiment.presets["smoke"]
+    return experiment, config, experiment.compute(config, sweep)
+
+
+def test_every_claim_is_as_expected(found) -> None:
+    experiment, config, arrays = found
+    claims = experiment.claims(config, arrays)
+    assert any(claim.holds("smoke") is not None for claim in claims)
+    for claim in claims:
+        assert claim.as_expected("smoke"), claim.id
+
+
+def test_all_methods_start_from_the_same_error_and_ours_ends_at_the_floor(found) -> None:
+    _, config, arrays = found
+    assert len(set(arrays["test"][0, :, 0].tolist())) == 1
+    best = arrays["test"][0, METHODS.index(BEST), -1]
+    # 500 tests and 8 outputs or more: the floor is known to 2 standard errors of 2.3 %
+    assert best == pytest.approx(config.noise, rel=0.06)
+
+
+def test_it_draws_and_explains(found) -> None:
+    experiment, config, arrays = found
+    with figures.style():
+        files = figures.render(experiment.draw(config, arrays))
+    assert set(files) == {"figure.png", "figure.pdf", "figure.svg"}
+    assert all("nan" not in sentence for sentence in experiment.departures(config, arrays))
+
+
+def made(errors, seconds):
+    """Return curves of two methods, one of first order, and two seeds."""
+    arrays = Arrays(seed=[0, 1], method=["SGD", BEST], first_order=["SGD"])
+    arrays.add("examples", [0, 500, 1000], "point")
+    arrays.add("test", np.array(errors) * 1e-6, "seed", "method", "point")
+    arrays.add("seconds", seconds, "seed", "method", "point")
+    config = DeepLinear(widths=(2, 2), power=1.0, examples=1000)
+    return Curves(config, arrays)
+
+
+def test_arrivals_by_hand() -> None:
+    curves = made(
+        [[[9, 3, 2], [9, 1.05, 1]], [[9, 3, 1.1], [9, 2, math.inf]]],
+        [[[0, 2, 4], [0, 1, 2]], [[0, 2, 4], [0, 1, 2]]],
+    )
+    assert curves.passes_until("SGD").tolist() == [math.inf, 1.0]
+    assert curves.seconds_until(BEST).tolist() == [1.0, math.inf]
+    assert curves.rivals_seconds("SGD").tolist() == [4.0, 4.0]  # never there: all its seconds
+    assert curves.lead(BEST).tolist() == [4.0, 0.0]
+    assert curves.after("SGD", 0.5).tolist() == pytest.approx([3.0, 3.0])
+    assert curves.after("SGD", 99).tolist() == pytest.approx([2.0, 1.1])
+
+
+def test_slopes_of_exponentials() -> None:
+    steps = np.arange(30)
+    excess = np.stack([np.exp(-0.2 * steps), 5 * np.exp(-0.03 * steps)])
+    assert slopes(excess) == pytest.approx([0.2, 0.03])
+
+
+def test_one_layer_decays_at_the_rate_of_newtons_method() -> None:
+    excess = decay(Decay((5, 5), 2.0, 200, "random", 0.25, 20, 0))["excess"]
+    assert excess[1:] / excess[:-1] == pytest.approx(np.full(19, 0.75**2), rel=1e-9)
+
+
+def test_grids_of_different_sizes_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="same number of rates"):
+        dataclasses.replace(fig1a.EXPERIMENT.presets["smoke"], sgd_rates=(0.1,))

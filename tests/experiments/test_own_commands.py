@@ -6,7 +6,9 @@ import re
 import pytest
 import torch
 
+import natgrad as ng
 from natgrad import cli
+from natgrad.errors import InvalidInputError
 from natgrad.lab.folder import RunFolder
 
 HOW = ("--engine", "serial", "--quiet")
@@ -98,3 +100,51 @@ def test_bad_input_gets_a_sentence(command, said, labelled, tmp_path, capsys):
     complaint = capsys.readouterr().err.strip()
     assert said in complaint
     assert "Traceback" not in complaint
+
+
+def test_test_entries_among_the_data_are_not_judged_by(triples, tmp_path, capsys):
+    lines = triples.read_text().splitlines()
+    test = tmp_path / "test.csv"
+    test.write_text("\n".join([lines[0], *lines[1:5], "u0,f0,2", "u0,,3"]))
+    arguments = ["complete", str(triples), "--preset", "smoke", "--out", str(tmp_path / "runs")]
+    assert cli.main([*arguments, *HOW, "--test", str(test)]) == 0
+    printed = capsys.readouterr().out
+    assert "4 test entries are among the data and were left out." in printed
+    assert "on 1 test entries" in printed
+    test.write_text("\n".join(lines[:5]))
+    assert cli.main([*arguments, *HOW, "--test", str(test)]) == 2
+    assert "nothing is left to judge by" in capsys.readouterr().err
+
+
+def test_data_frames_are_matched_by_name_and_labels_are_those_of_the_call():
+    pandas = pytest.importorskip("pandas")
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(60, 3, generator=generator, dtype=torch.float64).numpy()
+    frame = pandas.DataFrame(x, columns=["a", "b", "c"]).assign(word="text")
+    y = (x[:, 0] > 0).astype(int)
+    few = {"depths": (1,), "until": 100.0, "folds": 2}
+    seen = [
+        ng.compare(frame[:40], y[:40], test=(frame[names][40:], y[40:]), **few)
+        for names in (["a", "b", "c"], ["c", "word", "a", "b"])
+    ]
+    assert seen[0].accuracy == seen[1].accuracy
+    assert any("word" in note for note in seen[0].notes)
+    entries = [(i, j) for i in range(9) for j in range(9) if (i + j) % 3]
+    rows, columns = zip(*entries, strict=True)
+    values = [float((i + 1) * (j + 1)) for i, j in entries]
+    options = {"depths": (2,), "scales": (1e-3,), "ranks": (1,)}
+    for name in "ab":
+        found = ng.complete([f"{name}{i}" for i in rows], columns, values, **options)
+        assert found.rows[0] == f"{name}0"
+    with pytest.raises(InvalidInputError, match="centring is one of"):
+        ng.complete(rows, columns, values, centring="rubbish")
+
+
+def test_features_of_any_size_are_standardised():
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(60, 2, generator=generator, dtype=torch.float64).numpy()
+    y = (x[:, 0] + 0.3 * x[:, 1] > 0).astype(int)
+    few = {"depths": (1,), "until": 100.0, "folds": 2}
+    plain, extreme = (ng.compare(x * scale, y, **few) for scale in ([1, 1], [1e200, 1e-200]))
+    assert plain.kind == extreme.kind == "separable"
+    assert plain.accuracy == extreme.accuracy

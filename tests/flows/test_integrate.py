@@ -199,3 +199,11 @@ def test_bad_requests_are_refused(bad, words) -> None:
         ng.integrate(
             ng.euclidean, ng.Bernoulli(), ng.Direct(), torch.zeros(2).double(), (x, y), **bad
         )
+
+
+@pytest.mark.parametrize("bad", [{"rtol": -1.0}, {"rtol": 0.0}, {"atol": -1.0}, {"rtol": math.nan}])
+def test_accuracies_that_mean_nothing_are_refused(bad):
+    x, y = torch.eye(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    given = (ng.euclidean, ng.Bernoulli(), ng.Direct(), torch.zeros(2, dtype=torch.float64), (x, y))
+    with pytest.raises(InvalidInputError, match="rtol must lie"):
+        ng.integrate(*given, until=1.0, **bad)

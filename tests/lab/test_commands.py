@@ -114,6 +114,15 @@ def test_bad_usage_gets_a_sentence_and_exit_2(reproduce, capsys, arguments, sent
     assert "Traceback" not in message
 
 
+@pytest.mark.parametrize(
+    ("before", "said"), [([], "Did you mean"), (["toy/a"], "Unrecognized options: toy/bb")]
+)
+def test_a_mistyped_name_behind_an_option_runs_nothing(reproduce, tmp_path, capsys, before, said):
+    assert reproduce(*before, "--preset", "smoke", "toy/bb") == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "toy-a").exists()
+
+
 def test_a_claim_that_comes_out_otherwise_exits_1(reproduce, monkeypatch, capsys):
     def claims(config, arrays):
         return [replace(toys.claims(config, arrays)[0], relation="<=", bound=0.0)]

@@ -90,3 +90,10 @@ def test_large_data_that_are_not_separable_are_proven_so():
     found = separability(*not_separable(3000, 500))
     assert (found.kind, found.solver) == ("not separable", "interior point")
     assert found.residual < 1e-12
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e155, 1e300])
+def test_the_verdict_does_not_depend_on_the_unit(size):
+    x = randn(20, 3, seed=1)
+    assert separability(size * x, torch.sign(x[:, 0])).kind == "separable"
+    assert separability(size * x, torch.sign(randn(20, seed=2))).kind == "not separable"

@@ -52,6 +52,7 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[Request]]:
             if stop.code:
                 complain("the options of a figure's config are accepted when one FIGURE is named.")
             raise
+        chosen = [experiment(name) for name in options.figures] or chosen
         return options, [Request(e, options.preset, e.presets[options.preset]) for e in chosen]
     (one,) = chosen
     preset = one.presets[_preset(rest)]

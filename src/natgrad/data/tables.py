@@ -214,6 +214,8 @@ def as_label(value: Any) -> str:
     text = str(value).strip()
     if text.lower() in _MISSING:
         return ""
+    if text.lstrip("+-").isdecimal():
+        return str(int(text))  # long numbers that a float would merge
     try:
         number = float(text)
     except ValueError:

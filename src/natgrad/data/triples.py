@@ -203,9 +203,11 @@ def _collect(lines: Iterable[Sequence[Any]], which: tuple[int, int, int], first:
     row, column, values = array("q"), array("q"), array("d")
     a, b, c = which
     for number, line in enumerate(lines, first):
-        row.append(rows.setdefault(str(line[a]), len(rows)))
-        column.append(columns.setdefault(str(line[b]), len(columns)))
-        values.append(_number(line[c], number))
+        labels = _label(line[a]), _label(line[b])
+        row.append(rows.setdefault(labels[0], len(rows)))
+        column.append(columns.setdefault(labels[1], len(columns)))
+        # An entry of no row or column is a missing one.
+        values.append(_number(line[c], number) if all(labels) else math.nan)
     return Table(
         tuple(rows),
         tuple(columns),
@@ -213,6 +215,10 @@ def _collect(lines: Iterable[Sequence[Any]], which: tuple[int, int, int], first:
         np.array(column, dtype=np.int64),
         np.array(values, dtype=np.float64),
     )
+
+
+def _label(value: Any) -> str:
+    return "" if value is None else str(value).strip()
 
 
 Opened = tuple[list[str] | None, Iterable[Sequence[Any]]]

@@ -100,6 +100,7 @@ def integrate(
     """
     params = detach(params)
     check_problem(likelihood, parametrization, params, batch)
+    _check_accuracy(rtol, atol, max_evaluations)
     rule = as_rule(until)
     recorder = Recorder(likelihood, parametrization, batch, times, record)
     chosen = _choose(method, direction, likelihood, parametrization, params, batch, options)
@@ -111,7 +112,7 @@ def integrate(
             batch,
             rule,
             recorder,
-            rtol or 1e-3,
+            1e-3 if rtol is None else rtol,
             max_evaluations,
         )
 
@@ -149,6 +150,14 @@ def integrate(
         max_evaluations,
         direction is natural,
     )
+
+
+def _check_accuracy(rtol: float | None, atol: float, max_evaluations: int) -> None:
+    if (rtol is not None and not 0 < rtol < 1) or not atol >= 0 or max_evaluations < 1:
+        raise InvalidInputError(
+            "rtol must lie between 0 and 1, atol be at least 0 and max_evaluations at least 1, but "
+            f"they are {rtol}, {atol} and {max_evaluations}."
+        )
 
 
 class LinearClock:

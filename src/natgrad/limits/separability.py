@@ -1,5 +1,6 @@
 """Whether a hyperplane through the origin separates the data, with a proof either way."""
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
@@ -119,6 +120,9 @@ def separability(x: Tensor, y: Tensor, *, solver: Solver = "interior") -> Separa
 
 def separate(a: Tensor, solver: Solver = "interior") -> Separability:
     """Return the verdict for signed rows in double precision."""
+    top = float(a.abs().max()) if a.numel() else 0.0
+    if top > 0:  # squares of very large or small numbers leave the range; a power of two does not
+        a = a / 2.0 ** math.floor(math.log2(top))
     rank, basis = rank_and_basis(a)
     norms = a.norm(dim=1)
     if rank == len(a):

@@ -150,8 +150,10 @@ def part(loaded: Loaded, how: Prepared, fold: int | None) -> Part:
         held = (x[~fit], y[~fit])
     centre, scale = np.zeros(x.shape[1]), np.ones(x.shape[1])
     if how.standardise:
-        centre, scale = x[fit].mean(axis=0), x[fit].std(axis=0)
-        scale = np.where(scale > 1e-12 * np.abs(x[fit]).max(axis=0, initial=0), scale, 1.0)
+        top = np.abs(x[fit]).max(axis=0, initial=0)
+        unit = x[fit] / np.where(top > 0, top, 1.0)  # whose squares do not overflow
+        centre, spread = unit.mean(axis=0) * top, unit.std(axis=0)
+        scale = np.where(spread > 1e-12, spread * top, 1.0)
 
     def ready(rows: npt.NDArray[np.float64]) -> Tensor:
         out = (rows - centre) / scale
@@ -226,14 +228,21 @@ def fit(config: Fit) -> Result:
     """
     rows = part(load(config.data), config.how, config.fold)
     beta = _solver(config)(rows)
-    right = (rows.test_y * (rows.test_x @ beta) > 0).double()
+    right = _right(beta, rows.test_x, rows.test_y)
     values = {
         "beta": beta,
         "margin": margin(beta, rows.x, rows.y),
-        "train_accuracy": (rows.y * (rows.x @ beta) > 0).double().mean(),
+        "train_accuracy": _right(beta, rows.x, rows.y).mean(),
         "right": torch.where(torch.isnan(beta).any(), math.nan, right),
     }
     return {name: value.numpy() for name, value in values.items()}
+
+
+def _right(beta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return 1 for rows on their side of the hyperplane; a row on it, to rounding, has none."""
+    edge = 1e-12 * x.norm(dim=1) * beta.norm()
+    right: Tensor = (y * (x @ beta) > edge).double()
+    return right
 
 
 def methods(depths: tuple[int, ...]) -> list[str]:

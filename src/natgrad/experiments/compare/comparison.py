@@ -135,9 +135,11 @@ def compare(
     table = labelled(columns | {_LABEL: _labels(y, columns)}, _LABEL, classes=classes)
     judged = None
     if test is not None:
-        further = _columns(test[0], tuple(columns))
+        further = _columns(test[0], _names_of(test[0], columns))
         judged = further | {_LABEL: _labels(test[1], further)}
-    inputs = None if unlabelled is None else _columns(unlabelled, tuple(columns))
+    inputs = None
+    if unlabelled is not None:
+        inputs = _columns(unlabelled, _names_of(unlabelled, columns))
     loaded = cells.gather(table, judged, inputs, _LABEL)
     data = cells.Data(path="", digest=_digest(loaded), label=_LABEL)
     config = experiment(data, **options).presets["quick"]
@@ -198,6 +200,12 @@ def comparison(config: Compare, arrays: Arrays) -> Comparison:
     )
 
 
+def _names_of(table: Any, columns: dict[str, Any]) -> tuple[str, ...] | None:
+    """Return names for a further table: a data frame's own where the first one has them too."""
+    named = {str(name) for name in getattr(table, "columns", ())}
+    return None if named & set(columns) else tuple(columns)
+
+
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
@@ -205,7 +213,8 @@ def _known(value: float) -> float | None:
 def _columns(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
     """Return an array or a data frame by columns."""
     if names is None and hasattr(x, "columns"):
-        names = [str(name) for name in x.columns]
+        # As in a file: columns of text are left out later, with a note.
+        return {str(name): x[name].tolist() for name in x.columns}
     try:
         array = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -45,13 +45,19 @@ class Choices:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fitted."""
+        whole = (*self.depths, self.folds, self.seed)
+        if not all(isinstance(number, int) for number in whole) or self.seed < 0:
+            raise InvalidInputError(
+                f"depths, folds and seed must be whole numbers, the seed not negative, but are "
+                f"{self.depths}, {self.folds} and {self.seed}."
+            )
         if not self.depths or min(self.depths) < 1 or len(set(self.depths)) < len(self.depths):
             raise InvalidInputError(
                 f"depths must be different whole numbers from 1 on, but are {self.depths}."
             )
         for name in ("until", "natural_until", "scale"):
             value = getattr(self, name)
-            if not 0 < value < math.inf:
+            if not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise InvalidInputError(f"{name} must be positive and finite, but is {value}.")
         if self.folds < 2:
             raise InvalidInputError(f"folds must be 2 or more, but is {self.folds}.")

@@ -125,7 +125,17 @@ def divide(
         order = order[many:]
     else:
         positions, values, outside = test
-        judged = Entries(triples.shape, positions, values)
+        seen = torch.isin(
+            _index(positions, triples.shape), _index(entries.positions, entries.shape)
+        )
+        if bool(seen.all()):
+            raise InvalidInputError(
+                "every test entry is among the data, or in rows or columns that they never "
+                "mention: nothing is left to judge by."
+            )
+        if bool(seen.any()):
+            notes.append(f"{int(seen.sum())} test entries are among the data and were left out.")
+        judged = Entries(triples.shape, positions[~seen], values[~seen])
         if outside:
             notes.append(
                 f"{outside} test entries lie in rows or columns that the data never mention; no "
@@ -146,8 +156,17 @@ def divide(
     )
 
 
+def _index(positions: Tensor, shape: tuple[int, int]) -> Tensor:
+    return positions[:, 0] * shape[1] + positions[:, 1]
+
+
 def check(triples: Triples) -> None:
     """Raise a sentence unless the table can be completed."""
+    if float(triples.values.abs().max() if len(triples.values) else 0) > 1e30:
+        raise InvalidInputError(
+            "values beyond 1e30 leave the range of single precision, in which products are fitted. "
+            "Rescale them."
+        )
     rows, columns = triples.shape
     many, size = len(triples.values), rows * columns
     if min(rows, columns) < 2:

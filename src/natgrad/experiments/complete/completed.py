@@ -24,7 +24,7 @@ class Completed:
     """A completed matrix, and how good its predictions are.
 
     Attributes:
-        matrix: The matrix; observed entries as they were, float32, shape `(rows, columns)`.
+        matrix: The matrix; observed entries as they were, to float32, shape `(rows, columns)`.
         rows: Labels of the rows.
         columns: Labels of the columns.
         test_error: Root mean squared error on test entries, by method; for each the choices were
@@ -191,6 +191,7 @@ def complete(
         config = Complete(data=data, **options)
     except TypeError as error:
         raise InvalidInputError(f"complete takes no such option: {error}.") from error
+    cells.load.cache_clear()  # labels and notes are not part of the digest
     cells.give(loaded, data)
     arrays = compute(config, _here)
     return completed(config, arrays, _here)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -50,6 +50,10 @@ class Complete:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fitted."""
+        if self.centring not in get_args(Centring):
+            raise InvalidInputError(
+                f"centring is one of {', '.join(get_args(Centring))}, not {self.centring!r}."
+            )
         if not self.depths or min(self.depths) < 2:
             raise InvalidInputError(
                 f"depths must be at least 2 (depth 1 leaves every unobserved entry alone), but "

@@ -48,7 +48,7 @@ class Fig4:
     """Number of data sets."""
     few: int = 500
     """N < D of the panels on logits, stopping time, depth and initial scale."""
-    path: tuple[int, ...] = (1250,)
+    path: tuple[int, ...] = (1250, 1500, 2000, 2500)
     """N > D at which natural flow is followed from t = 0 and compared with the linear program."""
     slow_seeds: int = 5
     """Data sets for the slower variants: Gaussian starts, and NGD in depth."""

@@ -21,6 +21,7 @@ def picture(config: "Fig6", arrays: Arrays) -> Figure:
     shape = look("EGD L=5") | {"linestyle": (0, (3, 2))}
     gaussian = arrays["gaussian"].T
     band(main, config.gaussian, gaussian, label="EGD L=5, Gaussian start", **shape)
+    main.set_ylim(0.48, 1.01)
     main.set_xscale("log")
     label_ticks(main.xaxis, [n for n in (20, 30, 50, 100, 200, 300) if n in config.observations])
     main.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize=7.5, ncols=4)

@@ -77,6 +77,22 @@ def vertex(config: Sizes, arrays: Arrays, observations: Sequence[int]) -> list[C
             bound=0.9999,
             presets=ALL,
         ),
+        *(
+            [
+                Claim(
+                    id="flow-basis-now",
+                    statement="and the D smallest margins of the flow are then the program's "
+                    "basis: share of seeds",
+                    source="natgrad",
+                    **over_seeds(arrays["path_basis"].min(axis=0)),
+                    relation=">=",
+                    bound=1.0,
+                    presets=ALL,
+                )
+            ]
+            if "path_basis" in arrays
+            else []
+        ),
         Claim(
             id="flow-basis",
             statement=f"and at t = {1000 * config.until:g} the D smallest margins of the flow are "

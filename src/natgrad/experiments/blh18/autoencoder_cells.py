@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Literal
 
@@ -168,15 +168,16 @@ def race(config: Race) -> Result:
     """Return `examples`, `seconds` and `test` error of each method; only seconds vary by run."""
     train, test = images(config.source)
     train = train[: config.examples]
+    contest.warm_up([partial(_step, entry) for entry in config.entries])
     entered = []
     for entry in config.entries:
         model = autoencoder(widths(config.hidden, train.shape[1]), config.start, config.seed)
-        step: Step
-        if entry.rule == "NGD published" or entry.rule == "NGD default":
-            step = contest.natural(model, NATURAL[entry.rule])
-        else:
-            step = contest.first_order(model, entry.rule, entry.rate)
-        entered.append(
-            Contestant(model, step, batch=entry.batch, passes=entry.passes, every=config.every)
-        )
+        step, every = _step(entry, model), config.every
+        entered.append(Contestant(model, step, batch=entry.batch, passes=entry.passes, every=every))
     return contest.run(entered, (train, train), (test, test), config.seed)
+
+
+def _step(entry: Entry, model: Module) -> Step:
+    if entry.rule == "NGD published" or entry.rule == "NGD default":
+        return contest.natural(model, NATURAL[entry.rule])
+    return contest.first_order(model, entry.rule, entry.rate)

@@ -79,19 +79,20 @@ def race(config: Race) -> Result:
     """Return `examples`, `seconds` and `test` error of each method; only seconds vary by run."""
     task = make(config.problem)
 
-    def enter(train: Callable[[Module], Step], batch: int) -> Contestant:
-        model = linear_network(task.start)
-        every = config.natural_batch
-        return Contestant(model, train(model), batch=batch, passes=config.passes, every=every)
-
-    entered = [
-        enter(partial(contest.first_order, rule=method.rule, rate=method.rate), method.batch)
+    trains: list[tuple[Callable[[Module], Step], int]] = [
+        (partial(contest.first_order, rule=method.rule, rate=method.rate), method.batch)
         for method in config.first_order
     ]
-    entered += [
-        enter(partial(contest.natural, optimizer=optimizer), config.natural_batch)
+    trains += [
+        (partial(contest.natural, optimizer=optimizer), config.natural_batch)
         for optimizer in NATURAL.values()
     ]
+    contest.warm_up([train for train, _ in trains])
+    entered = []
+    for train, batch in trains:
+        model, every = linear_network(task.start), config.natural_batch
+        passes = config.passes
+        entered.append(Contestant(model, train(model), batch=batch, passes=passes, every=every))
     return contest.run(entered, task.train, task.test, config.problem.seed)
 
 

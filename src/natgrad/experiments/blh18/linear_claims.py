@@ -232,8 +232,8 @@ def departures(promise: Promise, config: "DeepLinear", arrays: Arrays) -> Sequen
         "“NGD linear” is NGD(model, criterion, step_length=PerLayer(), damping=Adaptive(up=2, "
         "down=¼, floor=1e-8), factors=Factors(source='propagated'), refresh=1): eq. 14–15 instead "
         "of sampling, and a step length for every layer. NGD as it comes arrives after "
-        f"{middle(curves.passes_until(DEFAULT))} passes (median): its smallest λ, 1e-6, is made "
-        "for noisier data.",
+        f"{middle(curves.passes_until(DEFAULT))} passes (median): its λ falls by a third at a "
+        "time, and one length serves all layers.",
     ]
     if promise.decay_start == "near":
         found.append(

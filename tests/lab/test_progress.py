@@ -1,7 +1,6 @@
 """What people see of a sweep under way."""
 
 import io
-import re
 
 import pytest
 from rich.console import Console
@@ -96,7 +95,7 @@ def test_progress_goes_to_standard_error(capfd) -> None:
         pass
     out, error = capfd.readouterr()
     assert out == ""
-    assert re.fullmatch(r"curves: 1 of 1 cells, [\d.e-]+ s\n", error)
+    assert error == "curves: 1 of 1 cells, 0 s\n"
 
 
 def test_an_interrupted_sweep_ends_its_display(clock) -> None:

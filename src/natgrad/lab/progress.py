@@ -53,7 +53,7 @@ class Tally:
         parts += [f"{self.failed} failed"] if self.failed else []
         if self.ended < self.total:
             left = self.remaining
-            parts += [f"about {duration(left)} left"] if left is not None else []
+            parts += [f"about {duration(round(left))} left"] if left is not None else []
         return ", ".join(parts)
 
 
@@ -159,7 +159,7 @@ class Lines(Display):
     def finish(self) -> None:
         """Print the last line."""
         super().update()
-        self.say(f"{self.tally}, {duration(self.tally.elapsed)}")
+        self.say(f"{self.tally}, {duration(round(self.tally.elapsed))}")
 
     def say(self, text: str) -> None:
         """Print a line."""

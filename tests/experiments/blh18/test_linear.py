@@ -68,6 +68,7 @@ def test_arrivals_by_hand() -> None:
     assert curves.passes_until("SGD").tolist() == [math.inf, 1.0]
     assert curves.seconds_until(BEST).tolist() == [1.0, math.inf]
     assert curves.rivals_seconds("SGD").tolist() == [4.0, 4.0]  # never there: all its seconds
+    assert curves.rivals_seconds(BEST).tolist() == [1.0, math.inf]  # diverged: will not arrive
     assert curves.lead(BEST).tolist() == [4.0, 0.0]
     assert curves.after("SGD", 0.5).tolist() == pytest.approx([3.0, 3.0])
     assert curves.after("SGD", 99).tolist() == pytest.approx([2.0, 1.1])

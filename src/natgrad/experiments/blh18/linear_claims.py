@@ -74,8 +74,12 @@ class Curves:
         return np.array([math.inf if k is None else row[k] for row, k in found])
 
     def rivals_seconds(self, method: str) -> Numbers:
-        """Return the seconds until arrival, or all seconds spent, where there is none."""
-        spent = self.spent[:, self.names.index(method), -1]
+        """Return the seconds until arrival, or all seconds spent where there is none.
+
+        A method that diverged stops there and will not arrive, whatever its seconds: infinite.
+        """
+        at = self.names.index(method)
+        spent = np.where(np.isfinite(self.test[:, at, -1]), self.spent[:, at, -1], math.inf)
         until = self.seconds_until(method)
         return np.where(np.isfinite(until), until, spent)
 
@@ -228,7 +232,7 @@ def departures(promise: Promise, config: "DeepLinear", arrays: Arrays) -> Sequen
         f"the teacher, one rate for all seeds: {rates}. No natural gradient was tuned.",
         "Seconds are CPU time of one thread in training steps, methods in turn within one process; "
         "first-order methods run PyTorch's fused kernels. A method that never arrives counts "
-        "with all its seconds.",
+        "with all its seconds, one that diverges not at all.",
         "“NGD linear” is NGD(model, criterion, step_length=PerLayer(), damping=Adaptive(up=2, "
         "down=¼, floor=1e-8), factors=Factors(source='propagated'), refresh=1): eq. 14–15 instead "
         "of sampling, and a step length for every layer. NGD as it comes arrives after "

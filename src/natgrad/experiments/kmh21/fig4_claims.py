@@ -126,9 +126,9 @@ def _structure(config: "Fig4", arrays: Arrays) -> list[Claim]:
 
 def _vertex(config: "Fig4", arrays: Arrays) -> Claim:
     return Claim(
-        id="vertex-solves-flow",
-        statement=f"N > D, t = {config.until:g}: residual of the vertex form in the equation "
-        "of the flow, relative, largest",
+        id="ngd-solves-flow",
+        statement=f"N > D, t = {config.until:g}: residual of NGD as drawn (the vertex form, or the "
+        "flow followed where that is not yet right) in the equation of the flow, largest",
         source="natgrad",
         **over_seeds(np.nanmax(arrays["residual"], axis=0), "max"),
         relation="<=",

@@ -157,9 +157,9 @@ def natural_sample(config: Natural) -> Result:
     """Return the flow at its end, against least squares for N ≤ D, the program's vertex for N > D.
 
     For N > D the answer is β(t) = X_B⁻¹(t − log λ_B) on the basis B of the linear program of
-    `limits.natural_flow`; `residual` is the error of that form in X̃ᵀσ(−X̃β) = e^{−t}c, relative
-    to c, which only the flow solves: the equation has one solution. Where the program is so nearly
-    degenerate that the basis is not yet the flow's, the flow is followed from t = 0 instead.
+    `limits.natural_flow`; where the program is so nearly degenerate that the basis is not yet the
+    flow's, the flow is followed from t = 0 instead. `residual` is the error of what is returned in
+    X̃ᵀσ(−X̃β) = e^{−t}c, relative to c, which only the flow solves: the equation has one solution.
     """
     began = time.process_time()
     task = config.task.data()
@@ -176,17 +176,17 @@ def natural_sample(config: Natural) -> Result:
     assert limit.basis is not None
     assert limit.dual is not None
     basis, dual = limit.basis, limit.dual[limit.basis]
-    followed, left = config.path or len(basis) != config.task.dim, math.nan
-    if len(basis) == config.task.dim:
+    followed = config.path or len(basis) != config.task.dim
+    if not followed:
         beta = torch.linalg.solve(signed[basis], config.until - torch.log(dual))
-        left = residual(signed, beta, config.until)
-        followed = followed or left > 1e-4
-    out = {"followed": float(followed), "residual": left}
+        followed = residual(signed, beta, config.until) > 1e-4
+    out = {"followed": float(followed)}
     if followed:
         beta, later = _follow(task, config.until, 1000 * config.until)
         out["path_cosine"] = float(cosine(beta, limit.solution))
         out["path_basis"] = _same_basis(signed, beta, basis)
         out["later_basis"] = _same_basis(signed, later, basis)
+    out["residual"] = residual(signed, beta, config.until)
     return timed(scores(task, beta) | {"beta": beta.numpy()} | out, began)
 
 

@@ -290,7 +290,7 @@ EXPERIMENT = register(
         title="Depth lets EGD generalise from few data; NGD interpolates and dips at N = D",
         source="[KMH21] Figure 4",
         presets={"smoke": _SMOKE, "quick": _QUICK, "paper": Fig4()},
-        minutes={"smoke": 0.2, "quick": 1.5, "paper": 5.5},
+        minutes={"smoke": 0.2, "quick": 1.5, "paper": 7.5},
         compute=compute,
         claims=claims,
         draw=draw,

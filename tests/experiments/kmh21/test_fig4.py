@@ -39,7 +39,8 @@ def test_every_claim_has_a_number_and_the_paper_judges_all(found) -> None:
 
 def test_what_the_paper_overstates_is_kept_and_refuted(found) -> None:
     refuted = {claim.id for claim in claims(*found) if not claim.expected}
-    assert refuted == {"paper-chance", "paper-depth-4", "paper-population"}
+    # The last is a statement of ours that nearly degenerate programs refute at the paper's size.
+    assert refuted == {"paper-chance", "paper-depth-4", "paper-population", "flow-basis-now"}
 
 
 def test_the_point_at_few_data_is_that_of_the_longer_flow(found) -> None:

@@ -6,6 +6,7 @@
 - `mnist`: handwritten digits, [BLH18] Figure 1D.
 - `fashion`, `text`, `shipped`: small pictures of clothes, the text behind Python's `help()`, tables
   that scikit-learn ships; for the race against other optimizers.
+- `files`: CSV and Parquet, before anything is known of their columns.
 - `tables`: CSV and Parquet files with a column of labels.
 - `triples`: tables of (row, column, value).
 """

@@ -1,8 +1,6 @@
 """Tables with a column of labels, read from CSV or Parquet: two classes, numbers as features."""
 
-import csv
 import difflib
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import InvalidInputError, LabelError
 
 Columns = Mapping[str, Sequence[Any]]
 """A table as read: columns by name, all of one length."""
 
 Floats = npt.NDArray[np.float64]
-
-_MISSING = frozenset(("", "nan", "na", "n/a", "null", "none", "?"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,19 +38,6 @@ class Labelled:
     notes: tuple[str, ...] = ()
 
 
-def digest_of(path: str | Path) -> str:
-    """Return a hash of a file's bytes.
-
-    Raises:
-        InvalidInputError: If there is no such file.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}.")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def read_columns(path: str | Path) -> Columns:
     r"""Return all columns of a CSV file with a header, or of a Parquet file.
 
@@ -71,20 +55,13 @@ def read_columns(path: str | Path) -> Columns:
         ...     read_columns(file.name)
         {'age': ['30', '50'], 'ill': ['no', 'yes']}
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}.")
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return _parquet(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            head = file.readline()
-            file.seek(0)
-            delimiter = max(",;\t", key=head.count)
-            lines = [line for line in csv.reader(file, delimiter=delimiter, strict=True) if line]
-    except (UnicodeDecodeError, csv.Error, OSError) as error:
-        raise InvalidInputError(f"{path} cannot be read as CSV in UTF-8: {error}.") from error
-    return _by_column(lines, path)
+    path = existing(path)
+    if is_parquet(path):
+        table = parquet_table(path)
+        _refuse_twins(table.column_names, path)
+        return {name: table.column(name).to_pylist() for name in table.column_names}
+    with csv_lines(path) as lines:
+        return _by_column(list(lines), path)
 
 
 def _by_column(lines: list[list[str]], path: Path) -> Columns:
@@ -104,22 +81,6 @@ def _refuse_twins(names: Sequence[str], path: Path) -> None:
     twins = sorted({name for name in names if names.count(name) > 1})
     if twins:
         raise InvalidInputError(f"{path} has more than one column {twins[0]!r}; rename one.")
-
-
-def _parquet(path: Path) -> Columns:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise InvalidInputError(
-            f"reading {path} needs pyarrow: pip install 'natgrad[tables]', or write the table as "
-            "CSV."
-        ) from error
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"{path} cannot be read as Parquet: {error}") from error
-    _refuse_twins(table.column_names, path)
-    return {name: table.column(name).to_pylist() for name in table.column_names}
 
 
 def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = None) -> Labelled:
@@ -209,11 +170,9 @@ def as_label(value: Any) -> str:
         >>> as_label(1.0), as_label(" yes "), as_label(None), as_label("1.0")
         ('1', 'yes', '', '1')
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if is_missing(value) or (isinstance(value, float) and math.isnan(value)):
         return ""
     text = str(value).strip()
-    if text.lower() in _MISSING:
-        return ""
     if text.lstrip("+-").isdecimal():
         return str(int(text))  # long numbers that a float would merge
     try:
@@ -280,7 +239,7 @@ def _numbers(values: Sequence[Any], name: str) -> Floats | None:
     """Return a column as numbers, NaN where missing; None if it holds text."""
     out = np.empty(len(values))
     for k, value in enumerate(values):
-        if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
+        if is_missing(value):
             out[k] = math.nan
             continue
         try:

@@ -1,6 +1,5 @@
 """Incomplete matrices as tables of (row, column, value), read from CSV or Parquet."""
 
-import csv
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,10 +14,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from natgrad.data.files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import InvalidInputError
 
 _NAMES = ("row", "column", "value")
-_MISSING = frozenset(("", "nan", "na", "n/a", "null", "none", "?"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,10 +188,8 @@ def read_table(path: str | Path, names: Sequence[str] | None = None) -> Table:
         ...     read_table(file.name).values
         array([5. , 4.5])
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}.")
-    opened = _parquet if path.suffix.lower() in (".parquet", ".pq") else _csv
+    path = existing(path)
+    opened = _parquet if is_parquet(path) else _csv
     with opened(path) as (header, lines):
         return _collect(lines, _choose(header, names, path), 1 if header is None else 2)
 
@@ -226,26 +223,19 @@ Opened = tuple[list[str] | None, Iterable[Sequence[Any]]]
 
 @contextmanager
 def _csv(path: Path) -> Iterator[Opened]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            head = file.readline()
-            file.seek(0)
-            delimiter = max(",;\t", key=head.count)
-            lines = (line for line in csv.reader(file, delimiter=delimiter) if line)
-            first = next(lines, None)
-            if first is None:
-                raise InvalidInputError(f"{path} is empty.")
-            if len(first) < 3:
-                raise InvalidInputError(
-                    f"{path} must have at least three columns, row, column and value, separated "
-                    f"by comma, semicolon or tab; its first line is {head.strip()[:60]!r}."
-                )
-            if _is_number(first[2]):
-                yield None, _whole(chain([first], lines), len(first), path)
-            else:
-                yield first, _whole(lines, len(first), path)
-    except (UnicodeDecodeError, csv.Error, OSError) as error:
-        raise InvalidInputError(f"{path} cannot be read as CSV in UTF-8: {error}.") from error
+    with csv_lines(path) as lines:
+        first = next(lines, None)
+        if first is None:
+            raise InvalidInputError(f"{path} is empty.")
+        if len(first) < 3:
+            raise InvalidInputError(
+                f"{path} must have at least three columns, row, column and value, separated by "
+                f"comma, semicolon or tab; its first line is {' '.join(first)[:60]!r}."
+            )
+        if _is_number(first[2]):
+            yield None, _whole(chain([first], lines), len(first), path)
+        else:
+            yield first, _whole(lines, len(first), path)
 
 
 def _whole(lines: Iterable[list[str]], width: int, path: Path) -> Iterator[list[str]]:
@@ -259,17 +249,7 @@ def _whole(lines: Iterable[list[str]], width: int, path: Path) -> Iterator[list[
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[Opened]:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise InvalidInputError(
-            f"reading {path} needs pyarrow: pip install 'natgrad[tables]', or write the table as "
-            "CSV."
-        ) from error
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"{path} cannot be read as Parquet: {error}") from error
+    table = parquet_table(path)
     batches = (
         zip(*(column.to_pylist() for column in batch.columns), strict=True)
         for batch in table.to_batches(max_chunksize=65_536)
@@ -300,7 +280,7 @@ def _choose(
 
 
 def _is_number(text: str) -> bool:
-    if text.strip().lower() in _MISSING:
+    if is_missing(text):
         return True
     try:
         float(text)
@@ -311,7 +291,7 @@ def _is_number(text: str) -> bool:
 
 def _number(value: Any, line: int) -> float:
     """Return a value as a float, NaN for what is missing."""
-    if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
+    if is_missing(value):
         return math.nan
     try:
         number = float(value)

@@ -25,6 +25,11 @@ class Sweep(Protocol):
         ...
 
 
+def in_this_process(cells: Sequence[Cell], title: str = "") -> list[Result]:
+    """Return the results of cells run here, one after the other, storing nothing: a `Sweep`."""
+    return [cell.run() for cell in cells]
+
+
 def no_departures(config: Any, arrays: Arrays) -> Sequence[str]:
     """Return nothing: the figure chooses nothing that the paper leaves open."""
     return ()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from natgrad.data import mnist
-from natgrad.errors import InvalidInputError
 from natgrad.experiments.blh18 import autoencoder_cells as cells
 from natgrad.experiments.blh18 import fig1d_claims, tuning
 from natgrad.experiments.blh18.contest import Rule
@@ -69,13 +68,7 @@ class Autoencoder:
 
     def __post_init__(self) -> None:
         """Refuse grids that favour a method."""
-        counts = {len(self.sgd_rates), len(self.momentum_rates), len(self.adam_rates)}
-        if counts == {0} or len(counts) > 1:
-            raise InvalidInputError(
-                "all methods must be tuned with the same number of rates, but there are "
-                f"{len(self.sgd_rates)} for SGD, {len(self.momentum_rates)} for momentum and "
-                f"{len(self.adam_rates)} for Adam."
-            )
+        tuning.refuse_favours(self)
 
     def rates(self, rule: Rule) -> tuple[float, ...]:
         """Return the grid of a method."""

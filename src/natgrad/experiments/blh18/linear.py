@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from natgrad.errors import InvalidInputError
 from natgrad.experiments.blh18 import linear_cells as cells
 from natgrad.experiments.blh18 import linear_claims, tuning
 from natgrad.experiments.blh18.contest import Rule
@@ -67,13 +66,7 @@ class DeepLinear:
 
     def __post_init__(self) -> None:
         """Refuse grids that favour a method."""
-        counts = {len(self.sgd_rates), len(self.momentum_rates), len(self.adam_rates)}
-        if counts == {0} or len(counts) > 1:
-            raise InvalidInputError(
-                "all methods must be tuned with the same number of rates, but there are "
-                f"{len(self.sgd_rates)} for SGD, {len(self.momentum_rates)} for momentum and "
-                f"{len(self.adam_rates)} for Adam."
-            )
+        tuning.refuse_favours(self)
 
     def problem(self, seed: int) -> Problem:
         """Return the random problem of a seed."""

@@ -2,17 +2,46 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from natgrad.errors import InvalidInputError
 from natgrad.experiments.blh18.contest import MOMENTUM, Rule
 from natgrad.experiments.blh18.problems import Problem, make
 from natgrad.lab.cells import Result
 
 _BETA = (0.9, 0.999)  # of Adam
 _EPSILON = 1e-8
+
+
+class Rates(Protocol):
+    """The grids of a config."""
+
+    @property
+    def sgd_rates(self) -> tuple[float, ...]:
+        """Learning rates tried for SGD."""
+
+    @property
+    def momentum_rates(self) -> tuple[float, ...]:
+        """Those for SGD with momentum."""
+
+    @property
+    def adam_rates(self) -> tuple[float, ...]:
+        """Those for Adam."""
+
+
+def refuse_favours(config: Rates) -> None:
+    """Raise a sentence unless every method is tuned with as many rates."""
+    counts = {len(config.sgd_rates), len(config.momentum_rates), len(config.adam_rates)}
+    if counts == {0} or len(counts) > 1:
+        raise InvalidInputError(
+            "all methods must be tuned with the same number of rates, but there are "
+            f"{len(config.sgd_rates)} for SGD, {len(config.momentum_rates)} for momentum and "
+            f"{len(config.adam_rates)} for Adam."
+        )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from natgrad.data.tables import Columns, Labelled, digest_of, labelled, matching, read_columns
+from natgrad.data.files import digest_of
+from natgrad.data.tables import Columns, Labelled, labelled, matching, read_columns
 from natgrad.diagnostics import margin
 from natgrad.directions import euclidean, natural
 from natgrad.errors import ConvergenceError, InvalidInputError

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.tables import Labelled, as_label, digest_of, labelled
+from natgrad.data.files import digest_of
+from natgrad.data.tables import Labelled, as_label, labelled
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.experiments.compare import cells
 from natgrad.experiments.compare.experiment import Compare, compute, experiment, notes
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
+from natgrad.lab.experiment import in_this_process
 
 _LABEL = "label"
 
@@ -145,7 +146,7 @@ def compare(
     config = experiment(data, **options).presets["quick"]
     cells.load.cache_clear()
     cells.give(loaded, data)
-    return comparison(config, compute(config, _here))
+    return comparison(config, compute(config, in_this_process))
 
 
 def data_of(
@@ -246,8 +247,3 @@ def _digest(loaded: cells.Loaded) -> str:
     for array in (train.x, train.y, *(loaded.test or ()), loaded.unlabelled):
         hasher.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return hasher.hexdigest()
-
-
-def _here(cells: Sequence[Cell], title: str = "") -> list[Result]:
-    """Run cells one after the other in this process."""
-    return [cell.run() for cell in cells]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from natgrad.data.tables import digest_of
+from natgrad.data.files import digest_of
 from natgrad.data.triples import Triples, index_table, read_table, within
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete.baselines import SoftImpute, penalties

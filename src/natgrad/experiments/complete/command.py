@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from natgrad.data.tables import digest_of
+from natgrad.data.files import digest_of
 from natgrad.experiments.complete.cells import Data
 from natgrad.experiments.complete.completed import Completed, check_target, completed
 from natgrad.experiments.complete.experiment import experiment

@@ -2,7 +2,7 @@
 
 import csv
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete import cells
 from natgrad.experiments.complete.experiment import METHODS, Complete, completed_matrix, compute
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
-from natgrad.lab.experiment import Sweep
+from natgrad.lab.experiment import Sweep, in_this_process
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +192,8 @@ def complete(
         raise InvalidInputError(f"complete takes no such option: {error}.") from error
     cells.load.cache_clear()  # labels and notes are not part of the digest
     cells.give(loaded, data)
-    arrays = compute(config, _here)
-    return completed(config, arrays, _here)
+    arrays = compute(config, in_this_process)
+    return completed(config, arrays, in_this_process)
 
 
 def completed(config: Complete, arrays: Arrays, sweep: Sweep) -> Completed:
@@ -213,11 +212,6 @@ def completed(config: Complete, arrays: Arrays, sweep: Sweep) -> Completed:
         arrays["singular_values"],
         loaded.notes,
     )
-
-
-def _here(cells: Sequence[Cell], title: str = "") -> list[Result]:
-    """Run cells one after the other in this process."""
-    return [cell.run() for cell in cells]
 
 
 def _digest(loaded: cells.Loaded) -> str:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+import torch
 
+from natgrad.diagnostics import effective_rank
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete import cells
 from natgrad.experiments.complete.fitting import Centring
@@ -137,7 +139,7 @@ def compute(config: Complete, sweep: Sweep) -> Arrays:
     arrays.add("chosen_penalty", tuned[-1]["penalty"])
     arrays.add("work", _work(of_deep[best]))
     arrays.add("singular_values", values, "value")
-    arrays.add("effective_rank", effective(values))
+    arrays.add("effective_rank", float(effective_rank(torch.diag(torch.from_numpy(values)))))
     return arrays
 
 
@@ -148,12 +150,6 @@ def _best(results: Sequence[Result]) -> int:
 def _work(result: Result) -> float:
     """Return time × entries at which the fit was best."""
     return float(result["work"])
-
-
-def effective(values: np.ndarray) -> float:
-    """Return exp of the entropy of singular values, as `diagnostics.effective_rank`."""
-    share = values[values > 0] / values.sum()
-    return float(np.exp(-(share * np.log(share)).sum()))
 
 
 def _product(

@@ -1,0 +1,85 @@
+"""Files of tables, CSV or Parquet, before anything is known of their columns."""
+
+import csv
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from natgrad.errors import InvalidInputError
+
+_MISSING = frozenset(("", "nan", "na", "n/a", "null", "none", "?"))
+
+
+def digest_of(path: str | Path) -> str:
+    """Return a hash of a file's bytes.
+
+    Raises:
+        InvalidInputError: If there is no such file.
+    """
+    with existing(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def existing(path: str | Path) -> Path:
+    """Return the path of a file that is there.
+
+    Raises:
+        InvalidInputError: If it is not.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}.")
+    return path
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file is read with pyarrow; all else is CSV."""
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a field holds nothing.
+
+    Example:
+        >>> is_missing(None), is_missing(" n/a "), is_missing("0"), is_missing(0.0)
+        (True, True, False, False)
+    """
+    return value is None or (isinstance(value, str) and value.strip().lower() in _MISSING)
+
+
+@contextmanager
+def csv_lines(path: Path) -> Iterator[Iterator[list[str]]]:
+    """Open a CSV file, separated by comma, semicolon or tab, for its lines; empty ones are skipped.
+
+    Raises:
+        InvalidInputError: If it cannot be read so, here or while lines are taken.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            head = file.readline()
+            file.seek(0)
+            delimiter = max(",;\t", key=head.count)
+            yield (line for line in csv.reader(file, delimiter=delimiter, strict=True) if line)
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise InvalidInputError(f"{path} cannot be read as CSV in UTF-8: {error}.") from error
+
+
+def parquet_table(path: Path) -> Any:
+    """Return a Parquet file as pyarrow's table.
+
+    Raises:
+        InvalidInputError: If it cannot be read, or pyarrow is not installed.
+    """
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InvalidInputError(
+            f"reading {path} needs pyarrow: pip install 'natgrad[tables]', or write the table as "
+            "CSV."
+        ) from error
+    try:
+        return pyarrow.parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{path} cannot be read as Parquet: {error}") from error

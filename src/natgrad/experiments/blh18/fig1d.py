@@ -39,15 +39,17 @@ class Autoencoder:
     """Batch size of SGD."""
     large_batch: int = 100
     """Batch size of momentum and Adam, which gain seconds by it."""
-    natural_batch: int = 1_000
-    """Batch size of the natural gradients."""
+    published_batch: int = 1_000
+    """Batch size of eq. 20 as published."""
+    default_batch: int = 500
+    """Batch size of NGD as it comes."""
     passes: int = 20
     """Passes of SGD over the training images."""
     first_order_passes: int = 8
     """Passes of momentum and Adam."""
-    published_passes: int = 4
+    published_passes: int = 8
     """Passes of eq. 20 as published."""
-    default_passes: int = 4
+    default_passes: int = 3
     """Passes of NGD as it comes."""
     every: int = 4_000
     """Examples between two evaluations."""
@@ -100,8 +102,8 @@ def compute(config: Autoencoder, sweep: Sweep) -> Arrays:
     )  # fmt: skip
     rates = _tune(config, source, sweep, arrays)
     natural = (
-        cells.Entry("NGD published", config.natural_batch, 1.0, config.published_passes),
-        cells.Entry("NGD default", config.natural_batch, 1.0, config.default_passes),
+        cells.Entry("NGD published", config.published_batch, 1.0, config.published_passes),
+        cells.Entry("NGD default", config.default_batch, 1.0, config.default_passes),
     )
     entries = tuple(
         cells.Entry(
@@ -182,8 +184,8 @@ EXPERIMENT = register(
         presets={
             "smoke": Autoencoder(
                 data="digits", hidden=(400, 100, 400), passes=6, first_order_passes=4,
-                natural_batch=250, published_passes=4, default_passes=4, every=500, seeds=1,
-                glorot_seeds=1,
+                published_batch=250, default_batch=250, published_passes=4, default_passes=4,
+                every=500, seeds=1, glorot_seeds=1,
             ),
             "quick": Autoencoder(
                 data="either", examples=20_000, passes=3, first_order_passes=2, published_passes=2,

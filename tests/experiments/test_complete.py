@@ -177,7 +177,16 @@ def test_what_cannot_be_completed_is_said_in_a_sentence(triples, said):
 
 @pytest.mark.parametrize(
     "options",
-    [{"depths": (1,)}, {"held_out": 0.7}, {"scales": ()}, {"hidden": 0}, {"dephts": (2,)}],
+    [
+        {"depths": (1,)},
+        {"held_out": 0.7},
+        {"held_out": float("nan")},
+        {"seed": 1.5},
+        {"seed": -1},
+        {"scales": ()},
+        {"hidden": 0},
+        {"dephts": (2,)},
+    ],
 )
 def test_bad_options_are_refused(problem, options):
     with pytest.raises(InvalidInputError):

@@ -76,6 +76,8 @@ def test_a_trajectory_survives_saving_bit_for_bit(model, tmp_path) -> None:
     )  # fmt: skip
     file = tmp_path / "path.safetensors"
     path.save(file)
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        path.save(tmp_path / "no such folder" / "path.safetensors")
     back = ng.Trajectory.load(file)
     assert type(back.states) is type(path.states)
     for name in ("times", "losses"):
@@ -189,6 +191,7 @@ def test_theorem_4_along_the_whole_flow() -> None:
     ("bad", "words"),
     [
         ({"until": -1.0}, "positive"),
+        ({"until": math.inf}, "finite"),
         ({"until": 1.0, "method": "euler"}, "method must be one of"),
         ({"until": 1.0, "times": torch.tensor([1.0, 0.5])}, "increase"),
     ],

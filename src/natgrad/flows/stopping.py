@@ -1,5 +1,6 @@
 """Rules that end a descent or a flow; combine them with | and &."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -95,8 +96,8 @@ def margin_above(bound: float) -> Rule:
 
 def time_reached(t: float) -> Rule:
     """Stop at time t."""
-    if not t > 0:
-        raise InvalidInputError(f"the final time must be positive, but is {t!r}.")
+    if not 0 < t < math.inf:
+        raise InvalidInputError(f"the final time must be positive and finite, but is {t!r}.")
     return Rule(lambda p: p.t >= t, f"time {t:g} reached", Status.TIME_REACHED, t)
 
 

@@ -77,7 +77,11 @@ class Trajectory(Generic[P]):
         return self.at(-1)
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one safetensors file; `load` gives it back bit for bit."""
+        """Write everything to one safetensors file; `load` gives it back bit for bit.
+
+        Raises:
+            InvalidInputError: If the file cannot be written.
+        """
         structure: list[str] | str
         if isinstance(self.states, Tensor):
             structure = "tensor"
@@ -99,7 +103,14 @@ class Trajectory(Generic[P]):
             "evaluations": self.evaluations,
             "steps": self.steps,
         }
-        save_file(tensors, str(path), metadata={"format": _FORMAT, "header": json.dumps(header)})
+        metadata = {"format": _FORMAT, "header": json.dumps(header)}
+        try:
+            save_file(tensors, str(path), metadata=metadata)
+        except Exception as error:  # safetensors raises a class of its own that it does not export
+            raise InvalidInputError(
+                f"the trajectory cannot be written to {path}: {error}. Is there such a folder, and "
+                "room in it?"
+            ) from error
 
     @classmethod
     def load(cls, path: str | Path) -> "Trajectory[Any]":

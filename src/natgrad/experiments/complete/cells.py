@@ -47,6 +47,15 @@ class Data:
     held_out: float = 0.1
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot divide a table."""
+        if not 0 < self.held_out < 0.5:
+            raise InvalidInputError(f"held_out must be between 0 and 0.5, but is {self.held_out}.")
+        if type(self.seed) is not int or self.seed < 0:
+            raise InvalidInputError(
+                f"seed must be a whole number, not negative, but is {self.seed!r}."
+            )
+
 
 @dataclass(frozen=True, eq=False)
 class Loaded:

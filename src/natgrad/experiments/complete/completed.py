@@ -3,7 +3,7 @@
 import csv
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,8 +184,9 @@ def complete(
     """
     triples = index_table(make_table(rows, columns, values))
     judged = None if test is None else within(make_table(*test), triples)
-    loaded = cells.divide(triples, judged, held_out, seed)
-    data = cells.Data(path="", digest=_digest(loaded), held_out=held_out, seed=seed)
+    data = cells.Data(path="", digest="", held_out=held_out, seed=seed)
+    loaded = cells.divide(triples, judged, data.held_out, data.seed)
+    data = replace(data, digest=_digest(loaded))
     try:
         config = Complete(data=data, **options)
     except TypeError as error:

@@ -63,10 +63,6 @@ class Complete:
             )
         if not self.scales or not self.ranks or min(*self.scales, self.hidden, *self.ranks) <= 0:
             raise InvalidInputError("scales, ranks and hidden must be given and positive.")
-        if not 0 < self.data.held_out < 0.5:
-            raise InvalidInputError(
-                f"held_out must be between 0 and 0.5, but is {self.data.held_out}."
-            )
 
 
 def presets(data: cells.Data, **options: Any) -> Mapping[Preset, Complete]:

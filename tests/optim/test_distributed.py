@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from natgrad import NGD, Categorical
 from tests.helpers import assert_near
 from tests.optim.nets import mlp, seeded, train
 from tests.optim.two_processes import X, Y, optimizer_of
@@ -73,3 +74,10 @@ def test_a_killed_process_ends_the_other(tmp_path):
     assert killed.returncode == 9
     assert left.returncode not in (0, 9)
     assert "RuntimeError" in left.stderr
+
+
+def test_a_model_that_is_not_wrapped_among_several_processes_is_warned_of(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.warns(UserWarning, match="2 processes run"):
+        NGD(mlp(3, 6, 3), Categorical())

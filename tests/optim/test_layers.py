@@ -1,5 +1,7 @@
 """Every supported layer, against the dense Fisher or the approximation that is stated for it."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
@@ -309,27 +311,30 @@ def test_the_diagonal_of_every_layer_is_that_of_the_dense_fisher():
 
 
 class Positions(Module):
-    """A table of positions, looked up once for all data, or once for each."""
+    """A table of positions, looked up once for all data or for each; an output for each or one."""
 
-    def __init__(self, shared: bool) -> None:
+    def __init__(self, shared: bool, pooled: bool = False) -> None:
         super().__init__()
-        self.shared, self.table, self.head = shared, Embedding(4, 3), Linear(5, 2)
+        self.shared, self.pooled = shared, pooled
+        self.table, self.head = Embedding(4, 3), Linear(5, 2)
 
     def forward(self, x: Tensor) -> Tensor:
         place = torch.arange(4)
         if not self.shared:
             place = place.expand(len(x), 4)
         places = self.table(place).expand(len(x), 4, 3)
-        return self.head(torch.cat([x, places], 2)).reshape(-1, 2)
+        out = self.head(torch.cat([x, places], 2).tanh())
+        return out.mean(1) if self.pooled else out.reshape(-1, 2)
 
 
-def test_rows_that_data_share_count_as_often_as_they_are_used():
-    x, y, criterion = randn(6, 4, 2, seed=5), randn(24, 2, seed=6), Gaussian()
+@pytest.mark.parametrize("pooled", [False, True])
+def test_rows_that_data_share_count_as_often_as_they_are_used(pooled):
+    x, y, criterion = randn(6, 4, 2, seed=5), randn(6 if pooled else 24, 2, seed=6), Gaussian()
     found = {}
     for shared in (True, False):
         many = Factors(memory=0, samples=4000, exact_output=False)
-        optimizer = started(lambda shared=shared: Positions(shared), criterion, x, y, factors=many)
-        found[shared] = block(optimizer, "table")
+        build = partial(Positions, shared, pooled)
+        found[shared] = block(started(build, criterion, x, y, factors=many), "table")
     assert_near(found[True].inputs.matrix, found[False].inputs.matrix, 1e-12)
     errors = {shared: symmetric(each.errors.matrix) for shared, each in found.items()}
     gap = (errors[True] - errors[False]).norm() / errors[False].norm()

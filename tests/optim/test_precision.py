@@ -76,6 +76,26 @@ def test_a_grad_scaler_does_not_change_the_run(unscale):
         assert_near(a, b, 1e-3)  # difference quotients in single precision
 
 
+@pytest.mark.parametrize("unscale", [False, True])
+def test_a_grad_scaler_does_not_change_a_run_with_a_loss_of_ones_own(unscale):
+    ends = []
+    for enabled in (False, True):
+        model = network()
+        optimizer = NGD(model, Gaussian(), factors=EXACT, reduction="mean")
+        scaler = GradScaler("cpu", enabled=enabled, init_scale=1024.0, growth_interval=2)
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = 0.5 * (model(X) - Y).square().sum(1).mean()
+            scaler.scale(loss).backward()
+            if unscale:
+                scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        ends.append(weights_of(model))
+    for a, b in zip(*ends, strict=True):
+        assert_near(a, b, 1e-3)  # difference quotients in single precision
+
+
 def test_a_step_that_overflowed_is_skipped():
     model, criterion = network(), Gaussian()
     optimizer, scaler = NGD(model, criterion), GradScaler("cpu", init_scale=2.0**100)

@@ -142,17 +142,18 @@ class Gather:
         return moments
 
     def _spread_shared_rows(self, moments: Mapping[str, Moments], n: int) -> None:
-        """Count rows that several data share as often as they are used, or refuse.
+        """Let rows that several data share stand for all data, or refuse.
 
         A table of positions is looked up once for all data. The errors that reach such a row are
         summed over its data; sampled ones are independent with mean zero, so the square of their
-        sum has the expectation of the sum of their squares.
+        sum has the expectation of the sum of their squares. The input factor is an average over
+        rows, which does not change when all are repeated.
         """
         whole = any(found.rows >= n for found in moments.values())
         for name, found in moments.items():
             if found.rows >= n:
                 continue
-            if not whole or n % max(found.rows, 1) or self.factors.source != "sampled":
+            if not whole or not found.rows or self.factors.source != "sampled":
                 raise ShapeError(
                     f"layer {name!r} saw {found.rows} rows, but the criterion {n} data. If one "
                     "loss gathers several forward passes, hold their outputs until it is called, "
@@ -160,7 +161,7 @@ class Gather:
                 )
             found.input_rows = None
             if found.inputs is not None:
-                found.inputs.mul_(n // found.rows)
+                found.inputs.mul_(n / found.rows)
             found.rows = n
 
     def _errors(self, likelihood: Likelihood, output: Tensor, y: Tensor | None) -> Iterator[Tensor]:

@@ -253,8 +253,11 @@ class NGD(torch.optim.Optimizer):
             self._average.update(self._params())
 
     def _unscaled(self) -> float:
-        """Return what a GradScaler has divided the gradients by."""
-        if not hasattr(self, "found_inf") or getattr(self, "grad_scale", None) is not None:
+        """Return what the gradients were divided by since the criterion's scale was noted."""
+        scale = getattr(self, "grad_scale", None)  # a GradScaler's, if it left them scaled
+        if self._core.foreign:  # whose scale nobody has noted
+            return 1.0 if scale is None else 1.0 / float(scale)
+        if not hasattr(self, "found_inf") or scale is not None:
             return 1.0
         if self.scaler is None:
             raise InvalidInputError(

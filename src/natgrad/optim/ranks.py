@@ -1,5 +1,6 @@
 """Several processes that train one model together, or one alone."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -90,4 +91,16 @@ def unwrap(model: Module) -> tuple[Module, bool, World]:
         elif isinstance(getattr(model, "_orig_mod", None), Module):  # torch.compile's wrapper
             compiled, model = True, model._orig_mod  # type: ignore[assignment]
         else:
+            _warn_if_alone(world)
             return model, compiled, world
+
+
+def _warn_if_alone(world: World) -> None:
+    if world.size == 1 and distributed.is_available() and distributed.is_initialized():
+        if (size := distributed.get_world_size()) > 1:
+            warnings.warn(
+                f"{size} processes run, but the model is not a DistributedDataParallel one: "
+                "factors and step lengths are those of this process alone, and copies of one model "
+                "drift apart. Wrap the model first and give NGD the wrapped one.",
+                stacklevel=4,
+            )

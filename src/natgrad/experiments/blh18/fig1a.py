@@ -23,6 +23,6 @@ EXPERIMENT = register(
             ),
             "paper": DeepLinear(widths=(20,) * 17, power=5.0),
         },
-        8,
+        minutes=4,
     )
 )  # fmt: skip

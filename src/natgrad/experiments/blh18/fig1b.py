@@ -25,6 +25,6 @@ EXPERIMENT = register(
             ),
             "paper": DeepLinear(widths=_WIDTHS, power=5.0),
         },
-        10,
+        minutes=7,
     )
 )  # fmt: skip

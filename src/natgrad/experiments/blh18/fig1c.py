@@ -25,6 +25,6 @@ EXPERIMENT = register(
             ),
             "paper": DeepLinear(widths=_WIDTHS, power=40.0, decay_steps=200),
         },
-        10,
+        minutes=6,
     )
 )  # fmt: skip

@@ -61,7 +61,7 @@ class Autoencoder:
     """Learning rates tried for Adam."""
     tuning_passes: int = 1
     """Passes of each trial of a learning rate."""
-    seeds: int = 5
+    seeds: int = 3
     """Initial weights and orders of the images."""
     glorot_seeds: int = 3
     """Runs from Glorot's weights."""
@@ -194,7 +194,7 @@ EXPERIMENT = register(
             ),
             "paper": Autoencoder(),
         },
-        minutes={"smoke": 0.2, "quick": 1, "paper": 15},
+        minutes={"smoke": 0.2, "quick": 1, "paper": 40},
         compute=compute,
         claims=claims,
         draw=draw,

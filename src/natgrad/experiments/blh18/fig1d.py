@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FIRST_ORDER: dict[str, Rule] = {"SGD": "SGD", "momentum": "momentum", "Adam": "Adam"}
 METHODS = (*FIRST_ORDER, *cells.NATURAL)
 GLOROT = ("SGD", *cells.NATURAL)
-"""Methods that also run from Glorot's weights, the better start for SGD."""
+"""Methods that also run from Glorot's weights, where SGD needs a smaller rate."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ Numbers = npt.NDArray[np.float64]
 
 _PUBLISHED_RATE = 0.04
 _PUBLISHED_SOONER, _DEFAULT_SOONER = 4.0, 20.0
+_NATURAL = (PUBLISHED, DEFAULT)
 
 
 class Curves:
@@ -68,6 +69,7 @@ def claims(config: "Autoencoder", arrays: Arrays) -> Sequence[Claim]:
             source=source,
             relation=">=",
             bound=_PUBLISHED_SOONER if method == PUBLISHED else _DEFAULT_SOONER,
+            expected=found is glorot,
             **over_seeds(found.sooner(method)),
         )
 
@@ -127,11 +129,19 @@ def departures(config: "Autoencoder", arrays: Arrays) -> Sequence[str]:
         f"Test errors at the end (median): {', '.join(first)}.",
     ]
     glorot = Curves(arrays, "glorot_")
-    aims = ((PUBLISHED, _PUBLISHED_SOONER), (DEFAULT, _DEFAULT_SOONER))
-    found.append(
-        f"SGD does better from Glorot's weights (rate {config.glorot_rate:g}, larger ones diverge; "
-        f"error {np.median(glorot.mark):.5f} at the end): a harder mark, which is met "
-        + " and ".join(f"{glorot.sooner(m).mean():.1f} times sooner by {m}" for m, _ in aims)
-        + " from the same weights."
-    )
+    for each, start, rate in (
+        (curves, "these weights", arrays["rate"][0]),
+        (glorot, "Glorot's weights", config.glorot_rate),
+    ):
+        met = " and ".join(f"{each.sooner(m).mean():.1f} times sooner by {m}" for m in _NATURAL)
+        found.append(
+            f"From {start} SGD at {rate:g} ends at {np.median(each.mark):.5f}, which is met {met}."
+        )
+    if bool(arrays["mnist"]) and config.examples is None:
+        found.append(
+            f"The leads of {_PUBLISHED_SOONER:g} and {_DEFAULT_SOONER:g} times are those over SGD at "
+            "the rate that Glorot's weights bear. A start from which the printed 0.04 is stable lets "
+            "SGD go four times as far in 20 epochs: the mark is lower, and natural gradients need "
+            "two to three times as many steps to it."
+        )
     return found

@@ -35,7 +35,8 @@ def picture(config: "Autoencoder", arrays: Arrays) -> Figure:
     label_ticks(left.yaxis, [t for t in (0.01, 0.02, 0.04, 0.08) if 0.9 * low < t < high])
     left.set(title="In epochs", xlabel="epochs")
     middle.set(title="In seconds", xlabel="CPU seconds of training")
-    right.set(title="From Glorot's weights, SGD's better start", xlabel="CPU seconds of training")
+    right.set(title=f"From Glorot's weights, SGD at {config.glorot_rate:g}")
+    right.set(xlabel="CPU seconds of training")
     figures.legend(figure, 5)
     figure.suptitle(_headline(config, curves))
     return figure

@@ -139,9 +139,9 @@ def departures(config: "Autoencoder", arrays: Arrays) -> Sequence[str]:
         )
     if bool(arrays["mnist"]) and config.examples is None:
         found.append(
-            f"The leads of {_PUBLISHED_SOONER:g} and {_DEFAULT_SOONER:g} times are those over SGD at "
-            "the rate that Glorot's weights bear. A start from which the printed 0.04 is stable lets "
-            "SGD go four times as far in 20 epochs: the mark is lower, and natural gradients need "
-            "two to three times as many steps to it."
+            f"The leads of {_PUBLISHED_SOONER:g} and {_DEFAULT_SOONER:g} times are those over SGD "
+            "at the rate that Glorot's weights bear. A start from which the printed 0.04 is stable "
+            "lets SGD go four times as far in 20 epochs: the mark is lower, and natural gradients "
+            "need two to three times as many steps to it."
         )
     return found

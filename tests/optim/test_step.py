@@ -22,6 +22,7 @@ from natgrad import (
 from natgrad.errors import InvalidInputError
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, Quadratic, Scheduled
 from natgrad.optim.damping import ridges
+from natgrad.optim.direction import OuterPart
 from tests.helpers import F64, assert_near, generator, pinv, randn
 from tests.optim.nets import (
     backward,
@@ -386,6 +387,21 @@ def test_batch_size_one_takes_the_rank_one_form():
             optimizer.step()
         for a, b in zip(*map(weights_of, models), strict=True):
             assert_near(a, b, 1e-10)
+
+
+def test_a_large_gradient_of_one_datum_is_still_known_for_an_outer_product():
+    """Norms of millions of entries in single precision are off in the fourth digit."""
+    model, criterion = torch.nn.Linear(2000, 2000), Gaussian()
+    optimizer = NGD(model, criterion)
+    source = torch.Generator().manual_seed(30)
+    x, y = (torch.rand(1, 2000, generator=source) for _ in range(2))
+    optimizer.step(lambda: backward(model, criterion, x, y))
+    backward(model, criterion, x, y)
+    batch = optimizer._core.batch()
+    norm = torch._foreach_norm([model.weight.grad])[0]
+    norms = {model.weight: float(norm), model.bias: float(model.bias.grad.norm())}
+    (part,) = optimizer._core.preconditioner.direction(batch, norms).parts
+    assert isinstance(part, OuterPart)
 
 
 def test_the_schedule_of_refreshes():

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -125,7 +126,9 @@ class KroneckerBlock:
             peak = int(row.abs().argmax())
             e = weight.grad[:, peak] / row[peak] if float(row[peak]) else 0 * weight.grad[:, peak]
         size = float(e.norm() * row.norm())
-        if not math.isclose(size, norms[weight], rel_tol=1e-4, abs_tol=1e-30):
+        same = partial(math.isclose, size, rel_tol=1e-4, abs_tol=1e-30)
+        # A norm summed over millions of entries in one go may itself be off by more than that.
+        if not same(norms[weight]) and not same(float(weight.grad.norm(dim=1).norm())):
             return None
         row = row if bias is None else torch.cat([row, row.new_ones(1)])
         e = e / total

@@ -125,7 +125,7 @@ class KroneckerBlock:
         else:
             peak = int(row.abs().argmax())
             e = weight.grad[:, peak] / row[peak] if float(row[peak]) else 0 * weight.grad[:, peak]
-        size = float(e.norm() * row.norm())
+        size = math.sqrt(float(torch.dot(e, e)) * float(torch.dot(row, row)))
         same = partial(math.isclose, size, rel_tol=1e-4, abs_tol=1e-30)
         # A norm summed over millions of entries in one go may itself be off by more than that.
         if not same(norms[weight]) and not same(float(weight.grad.norm(dim=1).norm())):

@@ -60,7 +60,7 @@ class OuterPart(Part):
 
     def square(self) -> float:
         """Return ‖u‖²‖v‖²."""
-        return float(self.u.norm() * self.v.norm()) ** 2
+        return float(torch.dot(self.u, self.u)) * float(torch.dot(self.v, self.v))
 
     def scale(self, share: float) -> None:
         """Multiply d by a number."""

@@ -158,6 +158,10 @@ def by_woodbury(inverse: Tensor, rows: Tensor, weight: float) -> Tensor:
         tensor([[0.6667, 0.0000],
                 [0.0000, 2.0000]])
     """
+    if len(rows) == 1:  # Sherman–Morrison, in one pass over the inverse
+        v, kept_weight = inverse @ rows[0], 1 - weight
+        scale = kept_weight * (kept_weight + float(rows[0] @ v))
+        return torch.addr(inverse, v, v, beta=1 / kept_weight, alpha=-1 / scale)
     kept = inverse / (1 - weight)
     along = rows @ kept
     small = along @ rows.mT

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.nn import Linear, Sequential, Tanh
+from torch.nn import Linear
 
 from natgrad import Gaussian, Network, reference
 from natgrad.errors import InvalidInputError
@@ -138,38 +138,3 @@ def test_clipping_the_norm_shortens_the_step_by_as_much(fraction):
         assert optimizer.statistics.ratio == pytest.approx(1.0, abs=0.4)
     for whole, clipped in zip(*lengths, strict=True):
         assert_near(clipped, fraction * whole, 1e-4)
-
-
-@pytest.mark.parametrize("bias", [False, True])
-def test_a_single_datum_whose_gradient_was_clipped_entry_by_entry_is_right(bias):
-    """Then the gradient is no outer product any more, and the dense products are taken."""
-    ends = []
-    for dense in (False, True):
-        model, criterion = seeded(lambda: mlp(3, 5, 2, bias=bias)), Gaussian()
-        optimizer = NGD(model, criterion)
-        backward(model, criterion, X[:1], Y[:1])
-        torch.nn.utils.clip_grad_value_(model.parameters(), 0.05)
-        if dense:
-            for call, _ in optimizer._core.capture._calls:
-                call.single = {}
-        optimizer.step()
-        ends.append(weights_of(model))
-    for a, b in zip(*ends, strict=True):
-        assert_near(a, b, 1e-9)
-
-
-def test_single_data_with_groups_of_their_own():
-    """Vectors stand for the direction until weight and bias go at different rates."""
-    ends = []
-    for dense in (False, True):
-        model = seeded(lambda: Sequential(Linear(3, 4), Tanh(), Linear(4, 2)))
-        criterion, biases = Gaussian(), [model[0].bias, model[2].bias]
-        optimizer = NGD(model, criterion, groups=[{"params": biases, "lr": 0.1}])
-        backward(model, criterion, X[:1], Y[:1])
-        if dense:
-            for call, _ in optimizer._core.capture._calls:
-                call.single = {}
-        optimizer.step()
-        ends.append(weights_of(model))
-    for a, b in zip(*ends, strict=True):
-        assert_near(a, b, 1e-9)

@@ -22,7 +22,6 @@ from natgrad import (
 from natgrad.errors import InvalidInputError
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, Quadratic, Scheduled
 from natgrad.optim.damping import ridges
-from natgrad.optim.direction import OuterPart
 from tests.helpers import F64, assert_near, generator, pinv, randn
 from tests.optim.nets import (
     backward,
@@ -371,37 +370,6 @@ def test_a_step_that_raises_the_loss_is_undone():
     train(optimizer, criterion, x, y, 1)
     assert optimizer.statistics.damping == pytest.approx(0.15)
     assert optimizer.statistics.refreshed
-
-
-def test_batch_size_one_takes_the_rank_one_form():
-    """The same numbers as the dense products, through vectors."""
-    for bias in (False, True):
-        criterion, x, y = Gaussian(), randn(1, 4, seed=24), randn(1, 2, seed=25)
-        models = [seeded(lambda b=bias: mlp(4, 6, 2, bias=b)) for _ in range(2)]
-        for model, dense in zip(models, (False, True), strict=True):
-            optimizer = NGD(model, criterion)
-            backward(model, criterion, x, y)
-            if dense:
-                for call, _ in optimizer._core.capture._calls:
-                    call.single = {}
-            optimizer.step()
-        for a, b in zip(*map(weights_of, models), strict=True):
-            assert_near(a, b, 1e-10)
-
-
-def test_a_large_gradient_of_one_datum_is_still_known_for_an_outer_product():
-    """Norms of millions of entries in single precision are off in the fourth digit."""
-    model, criterion = torch.nn.Linear(2000, 2000), Gaussian()
-    optimizer = NGD(model, criterion)
-    source = torch.Generator().manual_seed(30)
-    x, y = (torch.rand(1, 2000, generator=source) for _ in range(2))
-    optimizer.step(lambda: backward(model, criterion, x, y))
-    backward(model, criterion, x, y)
-    batch = optimizer._core.batch()
-    norm = torch._foreach_norm([model.weight.grad])[0]
-    norms = {model.weight: float(norm), model.bias: float(model.bias.grad.norm())}
-    (part,) = optimizer._core.preconditioner.direction(batch, norms).parts
-    assert isinstance(part, OuterPart)
 
 
 def test_the_schedule_of_refreshes():

@@ -101,7 +101,7 @@ class Gather:
         if self.factors.source == "propagated":  # the rest follows from the first layer's inputs
             visits = dict(list(visits.items())[:1])
         moments = {name: self._inputs(name, seen, len(output)) for name, seen in visits.items()}
-        self._spread_shared_rows(moments, len(output))
+        self._check_rows(moments, len(output))
         traces: dict[str, float] = {}
         pending = [(name, visit) for name, seen in visits.items() for visit in seen]
         known = self._output_layer(output, visits)
@@ -141,28 +141,23 @@ class Gather:
                 moments.input_rows = with_ones(rows) if layer.bias is not None else rows.clone()
         return moments
 
-    def _spread_shared_rows(self, moments: Mapping[str, Moments], n: int) -> None:
-        """Let rows that several data share stand for all data, or refuse.
+    def _check_rows(self, moments: Mapping[str, Moments], n: int) -> None:
+        """Refuse layers that saw fewer rows than there are data, unless data share them.
 
         A table of positions is looked up once for all data. The errors that reach such a row are
         summed over its data; sampled ones are independent with mean zero, so the square of their
-        sum has the expectation of the sum of their squares. The input factor is an average over
-        rows, which does not change when all are repeated.
+        sum has the expectation of the sum of their squares. The input factor, an average over
+        rows, is the same as if each datum had its own.
         """
         whole = any(found.rows >= n for found in moments.values())
+        shared = whole and self.factors.source == "sampled"
         for name, found in moments.items():
-            if found.rows >= n:
-                continue
-            if not whole or not found.rows or self.factors.source != "sampled":
+            if found.rows < n and not (shared and found.rows):
                 raise ShapeError(
                     f"layer {name!r} saw {found.rows} rows, but the criterion {n} data. If one "
                     "loss gathers several forward passes, hold their outputs until it is called, "
                     "or run them as one batch; if data share rows, expand them to one each."
                 )
-            found.input_rows = None
-            if found.inputs is not None:
-                found.inputs.mul_(n / found.rows)
-            found.rows = n
 
     def _errors(self, likelihood: Likelihood, output: Tensor, y: Tensor | None) -> Iterator[Tensor]:
         source, samples = self.factors.source, self.factors.samples

@@ -1,0 +1,79 @@
+"""Batches of one datum: vectors stand for the direction wherever the gradient is their product."""
+
+import pytest
+import torch
+from torch.nn import Linear, Sequential, Tanh
+
+from natgrad import Gaussian
+from natgrad.optim import NGD
+from natgrad.optim.direction import OuterPart
+from tests.helpers import assert_near, randn
+from tests.optim.nets import backward, mlp, seeded, weights_of
+
+X, Y = randn(10, 3, seed=1), randn(10, 2, seed=2)
+
+
+def test_batch_size_one_takes_the_rank_one_form():
+    """The same numbers as the dense products, through vectors."""
+    for bias in (False, True):
+        criterion, x, y = Gaussian(), randn(1, 4, seed=24), randn(1, 2, seed=25)
+        models = [seeded(lambda b=bias: mlp(4, 6, 2, bias=b)) for _ in range(2)]
+        for model, dense in zip(models, (False, True), strict=True):
+            optimizer = NGD(model, criterion)
+            backward(model, criterion, x, y)
+            if dense:
+                for call, _ in optimizer._core.capture._calls:
+                    call.single = {}
+            optimizer.step()
+        for a, b in zip(*map(weights_of, models), strict=True):
+            assert_near(a, b, 1e-10)
+
+
+def test_a_large_gradient_of_one_datum_is_still_known_for_an_outer_product():
+    """Norms of millions of entries in single precision are off in the fourth digit."""
+    model, criterion = torch.nn.Linear(2000, 2000), Gaussian()
+    optimizer = NGD(model, criterion)
+    source = torch.Generator().manual_seed(30)
+    x, y = (torch.rand(1, 2000, generator=source) for _ in range(2))
+    optimizer.step(lambda: backward(model, criterion, x, y))
+    backward(model, criterion, x, y)
+    batch = optimizer._core.batch()
+    norm = torch._foreach_norm([model.weight.grad])[0]
+    norms = {model.weight: float(norm), model.bias: float(model.bias.grad.norm())}
+    (part,) = optimizer._core.preconditioner.direction(batch, norms).parts
+    assert isinstance(part, OuterPart)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_single_datum_whose_gradient_was_clipped_entry_by_entry_is_right(bias):
+    """Then the gradient is no outer product any more, and the dense products are taken."""
+    ends = []
+    for dense in (False, True):
+        model, criterion = seeded(lambda: mlp(3, 5, 2, bias=bias)), Gaussian()
+        optimizer = NGD(model, criterion)
+        backward(model, criterion, X[:1], Y[:1])
+        torch.nn.utils.clip_grad_value_(model.parameters(), 0.05)
+        if dense:
+            for call, _ in optimizer._core.capture._calls:
+                call.single = {}
+        optimizer.step()
+        ends.append(weights_of(model))
+    for a, b in zip(*ends, strict=True):
+        assert_near(a, b, 1e-9)
+
+
+def test_single_data_with_groups_of_their_own():
+    """Vectors stand for the direction until weight and bias go at different rates."""
+    ends = []
+    for dense in (False, True):
+        model = seeded(lambda: Sequential(Linear(3, 4), Tanh(), Linear(4, 2)))
+        criterion, biases = Gaussian(), [model[0].bias, model[2].bias]
+        optimizer = NGD(model, criterion, groups=[{"params": biases, "lr": 0.1}])
+        backward(model, criterion, X[:1], Y[:1])
+        if dense:
+            for call, _ in optimizer._core.capture._calls:
+                call.single = {}
+        optimizer.step()
+        ends.append(weights_of(model))
+    for a, b in zip(*ends, strict=True):
+        assert_near(a, b, 1e-9)

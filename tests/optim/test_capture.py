@@ -234,7 +234,7 @@ def test_other_parameters_are_named_once_and_take_safe_gradient_steps():
     trace = optimizer._core.preconditioner.plain["1.weight"].trace
     assert trace > 0
     # Two layers, and one for the rest.
-    assert_near(before - model[1].weight, g / (trace + 0.1) / 3, 1e-10)
+    assert_near(before - model[1].weight, g / (trace + optimizer.damping.start) / 3, 1e-10)
     with pytest.raises(UnsupportedError, match="PReLU"):
         NGD(model, criterion, strict=True)
 
@@ -444,7 +444,7 @@ def test_a_foreign_loss_without_closure_keeps_the_damping_and_says_so():
         loss(model(X), CLASSES).backward()
         optimizer.step()
     stats = optimizer.statistics
-    assert stats.damping == 0.1
+    assert stats.damping == optimizer.damping.start
     assert stats.loss is None
     assert any("closure" in note for note in stats.notes)
 

@@ -261,8 +261,10 @@ def test_tensorboard_holds_what_the_steps_did(tmp_path):
     events.Reload()
     for name in ("loss", "damping", "length", "ratio"):
         found = events.Scalars(f"ngd/{name}")
-        assert [e.step for e in found] == [1, 2, 3, 4]
-        assert [e.value for e in found] == pytest.approx([getattr(s, name) for s in seen])
+        known = [s for s in seen if getattr(s, name) is not None]  # not every step measures ρ
+        assert len(known) >= 3
+        assert [e.step for e in found] == [s.step for s in known]
+        assert [e.value for e in found] == pytest.approx([getattr(s, name) for s in known])
 
 
 def test_the_script_for_several_processes_runs_and_resumes(tmp_path):

@@ -22,6 +22,10 @@ from natgrad import (
 from natgrad.errors import InvalidInputError
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, Quadratic, Scheduled
 from natgrad.optim.damping import ridges
+from natgrad.optim.direction import Direction, Part
+from natgrad.optim.statistics import StepStatistics
+from natgrad.optim.steplength import QuadraticModel
+from natgrad.optim.trial import Trial
 from tests.helpers import F64, assert_near, generator, pinv, randn
 from tests.optim.nets import (
     backward,
@@ -316,14 +320,20 @@ def test_adaptive_damping_follows_equation_21(start, path):
 
 def test_the_rule_raises_keeps_and_lowers():
     rule = Adaptive(start=1.0, floor=0.5, ceiling=2.0)
-    assert rule.after(1, 1.0, 0.2, 1.0) == 1.5
-    assert rule.after(1, 1.0, 0.5, 1.0) == 1.0
-    assert rule.after(1, 1.0, 0.9, 1.0) == pytest.approx(2 / 3)
-    assert rule.after(1, 1.0, 0.9, 0.4) == 1.5  # the share rule
-    assert rule.after(1, 1.0, math.nan, 1.0) == 1.5
-    assert rule.after(1, 0.6, 0.9, 1.0) == 0.5
-    assert rule.after(1, 1.9, 0.0, 1.0) == 2.0
-    assert rule.after(1, 1.0, None, 0.1) == 1.0
+
+    def after(value, ratio, alpha=0.5, share=2.0):
+        return rule.after(1, value, ratio=ratio, alpha=alpha, share=share)
+
+    assert after(1.0, 0.2) == 1.5
+    assert after(1.0, 0.5) == 1.0
+    assert after(1.0, 0.9) == pytest.approx(2 / 3)
+    assert after(1.0, 0.9, alpha=0.06, share=0.9) == 1.5  # too short a step
+    assert after(1.0, 0.9, alpha=0.07, share=0.2) == pytest.approx(2 / 3)  # long enough
+    assert after(1.0, 0.9, alpha=0.02, share=1.1) == pytest.approx(2 / 3)  # an equal share
+    assert after(1.0, math.nan) == 1.5
+    assert after(0.6, 0.9) == 0.5
+    assert after(1.9, 0.0) == 2.0
+    assert after(1.0, None, alpha=0.01, share=0.1) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -368,18 +378,18 @@ def test_a_step_that_raises_the_loss_is_undone():
     for a, b in zip(before, weights_of(model), strict=True):
         assert torch.equal(a, b)
     train(optimizer, criterion, x, y, 1)
-    assert optimizer.statistics.damping == pytest.approx(0.15)
+    assert optimizer.statistics.damping == pytest.approx(1.5 * optimizer.damping.start)
     assert optimizer.statistics.refreshed
 
 
 def test_the_schedule_of_refreshes():
     criterion, x, y = Gaussian(), randn(20, 3, seed=26), randn(20, 2, seed=27)
-    optimizer = NGD(seeded(lambda: mlp(3, 4, 2)), criterion, refresh=3)
+    optimizer = NGD(seeded(lambda: mlp(3, 4, 2)), criterion, refresh=3, step_length=EqualShare())
     seen = []
     for _ in range(17):
         train(optimizer, criterion, x, y, 1)
         seen.append(optimizer.statistics.refreshed)
-    assert seen == [True] * 11 + [False, False, True, False, False, True]
+    assert [k for k, refreshed in enumerate(seen) if refreshed] == [0, 1, 2, 4, 7, 10, 13, 16]
 
 
 def test_learning_rate_schedulers_act():
@@ -404,3 +414,19 @@ def test_it_trains_a_classifier_with_nothing_set():
     losses = train(NGD(model, criterion), criterion, x, y, 60)
     assert losses[0] > 1
     assert losses[-1] < 0.1
+
+
+@pytest.mark.parametrize(("judged", "decrease"), [(False, 3.0), (True, 4.0)])
+def test_a_step_that_nobody_judges_promises_no_more_than_the_loss(judged, decrease):
+    class Stub:
+        def reproduces(self, batch):
+            return True
+
+        def model(self, batch, direction, damping):
+            return QuadraticModel(alpha=1.0, slope=8.0, bend=8.0, share=1.0)
+
+    stats = StepStatistics(step=1, loss=3.0, refreshed=judged)
+    direction = Direction([Part([torch.zeros(1)], [torch.ones(1)], slope=8.0)])
+    Trial(Stub(), Adaptive(), foreign=False).lengthen(None, direction, 1.0, stats)
+    assert stats.predicted == pytest.approx(decrease)
+    assert stats.length == pytest.approx(1.0 if judged else 0.5)

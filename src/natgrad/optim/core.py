@@ -22,8 +22,9 @@ from natgrad.optim.inverses import Solver
 from natgrad.optim.ranks import unwrap
 from natgrad.optim.statistics import StepStatistics
 
-# Steps at the beginning that all refresh: the factors change fastest there.
-_WARM_UP = 10
+# Steps after which the interval between refreshes grows by one, until it is what was asked for: the
+# factors change fastest at the beginning.
+_GROWTH = 3
 
 
 class Core:
@@ -43,6 +44,7 @@ class Core:
 
     Attributes:
         steps: Number of steps taken.
+        since: Number of steps since the last refresh, that one included.
         due: Whether the next batch must renew everything, whatever the schedule.
     """
 
@@ -88,7 +90,7 @@ class Core:
         self.capture = Capture(model, likelihood, gather, reduction, outer if compiled else None)
         self.foreign = reduction is not None
         weakref.finalize(self, Capture.remove, self.capture)
-        self.steps, self.due = 0, False
+        self.steps, self.since, self.due = 0, 0, False
 
     def batch(self, unscaled: float = 1.0) -> Batch:
         """Return what was back-propagated since the last time.
@@ -136,17 +138,19 @@ class Core:
 
     def advance(self, *, due: bool) -> None:
         """Count the step, and decide what the next batch is asked for."""
+        self.since = 1 if self.capture.wanted else self.since + 1
         self.steps, self.due = self.steps + 1, due
         self._set_wanted()
 
     def _set_wanted(self) -> None:
-        since = self.steps - _WARM_UP
-        self.capture.wanted = since < 0 or since % self.refresh_every == 0 or self.due
+        every = min(self.refresh_every, 1 + self.steps // _GROWTH)
+        self.capture.wanted = self.due or self.steps == 0 or self.since >= every
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything a resumed run needs."""
         return {
             "steps": self.steps,
+            "since": self.since,
             "due": self.due,
             "generator": self.generator.get_state(),
             "preconditioner": self.preconditioner.state_dict(),
@@ -155,7 +159,7 @@ class Core:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take a state."""
         self.preconditioner.load_state_dict(state["preconditioner"])
-        self.steps, self.due = state["steps"], state["due"]
+        self.steps, self.since, self.due = state["steps"], state["since"], state["due"]
         self.generator.set_state(state["generator"].cpu())
         if self.world.size > 1:  # the processes share a checkpoint, but not their draws
             self.generator.manual_seed(self.steps * self.world.size + self.world.rank)

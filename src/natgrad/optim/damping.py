@@ -30,15 +30,16 @@ def ridges(split: Split, damping: float, inputs: float, errors: float) -> tuple[
 class Adaptive:
     """Levenberg–Marquardt: more damping where the quadratic model fails, [BLH18] (21).
 
-    With ρ the ratio of the actual to the predicted decrease of the loss, and αL the step length in
-    units of an equal share, λ grows if ρ < `low` or αL < `least_share`, and shrinks if ρ > `high`.
+    With ρ the ratio of the actual to the predicted decrease of the loss, λ grows if ρ < `low` or if
+    the step is too short, α < `least_length` and αL < `least_share`; it shrinks if ρ > `high`.
 
     The second condition guards against factors that are wrong rather than against a loss that is
     not quadratic. Any Fisher is at most L times its block diagonal, so a step of length 1/L along
-    the direction of exact blocks never overshoots: αL ≥ 1 is a theorem. αL < ½ therefore proves
-    that the Kronecker factors miss more than half of the curvature along the direction. ρ cannot
-    tell: the step has been shortened until the model holds, ρ ≈ 1 asks for less damping, and
-    without the condition λ sinks to its floor and α with it.
+    the direction of exact blocks never overshoots: αL ≥ 1 is a theorem, and αL < 1 proves that the
+    Kronecker factors miss curvature along the direction. ρ cannot tell: the step has been shortened
+    until the model holds, ρ ≈ 1 asks for less damping, and without the condition λ sinks to its
+    floor and α with it. Some of what is missed is no fault: the direction is fitted to this batch,
+    which therefore bends more along it than other data do. So a step of 1/16 is long enough.
 
     Attributes:
         start: λ before the first step.
@@ -46,7 +47,8 @@ class Adaptive:
         down: Factor by which λ shrinks.
         low: ρ below which it grows.
         high: ρ above which it shrinks.
-        least_share: αL below which it grows; 0 for eq. 21 alone.
+        least_length: α below which it grows, if αL is small too.
+        least_share: αL below which it grows, if α is small too; 0 for eq. 21 alone.
         floor: Smallest λ. Mandatory: without one a network that has reached its noise floor goes
             on shrinking λ until the step blows up.
         ceiling: Largest λ.
@@ -55,16 +57,19 @@ class Adaptive:
 
     Example:
         >>> rule = Adaptive()
-        >>> rule.after(1, 0.1, ratio=0.1, share=1.0), rule.after(1, 0.1, ratio=0.5, share=1.0)
-        (0.15000000000000002, 0.1)
+        >>> rule.after(1, 0.1, ratio=0.1, alpha=0.5, share=1.0)
+        0.15000000000000002
+        >>> rule.after(1, 0.1, ratio=0.5, alpha=0.5, share=1.0)
+        0.1
     """
 
-    start: float = 0.1
+    start: float = 0.03
     up: float = 1.5
     down: float = 2 / 3
     low: float = 0.25
     high: float = 0.75
-    least_share: float = 0.5
+    least_length: float = 1 / 16
+    least_share: float = 1.0
     floor: float = 1e-8
     ceiling: float = 1e6
     reject: float = 0.05
@@ -82,15 +87,18 @@ class Adaptive:
                 "damping needs up ≥ 1, 0 < down ≤ 1 and low ≤ high, but got up "
                 f"{self.up:g}, down {self.down:g}, low {self.low:g}, high {self.high:g}."
             )
-        if not (self.least_share >= 0 and self.reject >= 0):
-            raise InvalidInputError("least_share and reject must not be negative.")
+        if not (self.least_length >= 0 and self.least_share >= 0 and self.reject >= 0):
+            raise InvalidInputError("least_length, least_share and reject must not be negative.")
         _check_split(self.split)
 
-    def after(self, step: int, value: float, ratio: float | None, share: float) -> float:
-        """Return λ for the next step; unchanged where ρ is not known."""
+    def after(
+        self, step: int, value: float, *, ratio: float | None, alpha: float, share: float
+    ) -> float:
+        """Return λ for the next steps; unchanged where ρ is not known."""
         if ratio is None:
             return value
-        if not ratio >= self.low or share < self.least_share:  # NaN counts as a failure
+        short = alpha < self.least_length and share < self.least_share
+        if not ratio >= self.low or short:  # NaN counts as a failure
             value *= self.up
         elif ratio > self.high:
             value *= self.down
@@ -107,7 +115,7 @@ class Fixed:
         reject: As in `Adaptive`; by default no step is undone.
 
     Example:
-        >>> Fixed(start=0.1).after(3, 0.1, ratio=0.0, share=1.0)
+        >>> Fixed(start=0.1).after(3, 0.1, ratio=0.0, alpha=0.5, share=1.0)
         0.1
     """
 
@@ -121,7 +129,9 @@ class Fixed:
             raise InvalidInputError(f"damping must be at least 0, but is {self.start!r}.")
         _check_split(self.split)
 
-    def after(self, step: int, value: float, ratio: float | None, share: float) -> float:
+    def after(
+        self, step: int, value: float, *, ratio: float | None, alpha: float, share: float
+    ) -> float:
         """Return λ."""
         return value
 
@@ -136,7 +146,8 @@ class Scheduled:
         reject: As in `Adaptive`; by default no step is undone.
 
     Example:
-        >>> Scheduled(schedule=lambda k: 0.1 * 0.5**k).after(1, 0.1, ratio=None, share=1.0)
+        >>> rule = Scheduled(schedule=lambda k: 0.1 * 0.5**k)
+        >>> rule.after(1, 0.1, ratio=None, alpha=0.5, share=1.0)
         0.05
     """
 
@@ -147,15 +158,20 @@ class Scheduled:
     def __post_init__(self) -> None:
         """Refuse a function that does not give a damping."""
         _check_split(self.split)
-        self.after(0, 0.0, None, 1.0)
+        self._at(0)
 
     @property
     def start(self) -> float:
         """Return λ before the first step."""
-        return self.after(0, 0.0, None, 1.0)
+        return self._at(0)
 
-    def after(self, step: int, value: float, ratio: float | None, share: float) -> float:
+    def after(
+        self, step: int, value: float, *, ratio: float | None, alpha: float, share: float
+    ) -> float:
         """Return λ for the next step, after `step` of them."""
+        return self._at(step)
+
+    def _at(self, step: int) -> float:
         damping = float(self.schedule(step))
         if not 0 <= damping < math.inf:
             raise InvalidInputError(

@@ -25,8 +25,12 @@ from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.steplength import EqualShare, Quadratic, StepLength
 from natgrad.optim.trial import Closure, Trial, mean_loss
 
-# αL below which the inverses no longer fit the batch, and are renewed out of turn.
-_STALE = 0.1
+# Part of the share after the last refresh below which the inverses no longer fit the batch, and are
+# renewed out of turn.
+_STALE = 0.2
+
+# Most steps that one judgement of the damping counts for: ρ is that of a single batch.
+_WEIGHT = 2
 
 
 class NGD(torch.optim.Optimizer):
@@ -56,8 +60,8 @@ class NGD(torch.optim.Optimizer):
         step_length: `Quadratic()` (default), or `EqualShare()`, lr/L.
         damping: `Adaptive()` (default), `Fixed`, `Scheduled`, or a number for `Fixed`.
         factors: How the Kronecker factors are estimated.
-        refresh: Renew factors and inverses, and measure ρ, every so many steps (and at each of the
-            first ten, and when the inverses no longer fit).
+        refresh: Renew factors and inverses, measure ρ and adapt λ every so many steps (more often
+            at the beginning, and when the inverses no longer fit).
         method: `"kronecker"`; for comparison `"whitening"` with inverse square roots of the
             factors, `"diagonal"`, and `"conjugate_gradients"` with the whole Fisher.
         solver: How factors are inverted; `"auto"` chooses by cost.
@@ -105,7 +109,7 @@ class NGD(torch.optim.Optimizer):
         step_length: StepLength | None = None,
         damping: Damping | float | None = None,
         factors: Factors | None = None,
-        refresh: int = 4,
+        refresh: int = 6,
         method: Method = "kronecker",
         solver: Solver = "auto",
         weight_average: float | None = None,
@@ -143,7 +147,7 @@ class NGD(torch.optim.Optimizer):
         self._before = [torch.empty_like(p) for p in params]
         self._place = {p: held for p, held in zip(params, self._before, strict=True)}
         self._value: float = self.damping.start
-        self._ratio: float | None = None
+        self._share = 0.0  # after the last refresh
 
     @classmethod
     def published(
@@ -242,15 +246,23 @@ class NGD(torch.optim.Optimizer):
             direction.move(stats.length)
         if stats.refreshed:
             with stats.timed("ratio"):
-                self._ratio = self._trial.judge(batch, model, closure, self._params(), stats)
+                ratio = self._trial.judge(batch, model, closure, self._params(), stats)
+            self._adapt(ratio, stats.share, direction.depth)
         if stats.rejected:
             torch._foreach_copy_(direction.params, before)
         else:
             decay(self.param_groups)
-        self._core.advance(due=stats.rejected or stats.share < _STALE)
-        self._value = self.damping.after(self._core.steps, self._value, self._ratio, stats.share)
+        self._core.advance(due=stats.rejected or stats.share < _STALE * self._share)
         if self._average is not None:
             self._average.update(self._params())
+
+    def _adapt(self, ratio: float | None, share: float, depth: int) -> None:
+        """Set λ for the steps until the next refresh."""
+        self._share = share
+        for _ in range(min(_WEIGHT, max(1, self._core.since))):
+            self._value = self.damping.after(
+                self._core.steps + 1, self._value, ratio=ratio, alpha=share / depth, share=share
+            )
 
     def _unscaled(self) -> float:
         """Return what the gradients were divided by since the criterion's scale was noted."""
@@ -323,7 +335,7 @@ class NGD(torch.optim.Optimizer):
         state["natural"] = {
             **self._core.state_dict(),
             "damping": self._value,
-            "ratio": self._ratio,
+            "share": self._share,
             "rows": self._ruler.rows,
             "average": None if average is None else average.state_dict(self._names()),
         }
@@ -342,7 +354,7 @@ class NGD(torch.optim.Optimizer):
             )
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
         self._core.load_state_dict(state)
-        self._value, self._ratio = state["damping"], state["ratio"]
+        self._value, self._share = state["damping"], state["share"]
         self._ruler.rows = state["rows"]
         if self._average is not None and state["average"] is not None:
             self._average.load_state_dict(state["average"], self._names())

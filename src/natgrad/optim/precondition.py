@@ -26,7 +26,7 @@ class Preconditioner:
         likelihood: The likelihood; also the criterion, unless `reduction` names that of another.
         damping: λ.
         factors: How the Kronecker factors are estimated.
-        refresh: Renew factors and inverses every so many calls, and at each of the first ten.
+        refresh: Renew factors and inverses every so many calls, more often at the beginning.
         solver: How factors are inverted.
         split: How two factors share the damping.
         reduction: Reduction of a loss that is not the likelihood itself.
@@ -59,7 +59,7 @@ class Preconditioner:
         *,
         damping: float = 0.01,
         factors: Factors | None = None,
-        refresh: int = 4,
+        refresh: int = 6,
         solver: Solver = "auto",
         split: Split = "pi",
         reduction: Reduction | None = None,

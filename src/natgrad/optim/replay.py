@@ -33,12 +33,14 @@ class Replay:
         self._gpu_random = [torch.cuda.get_rng_state(index) for index in self._gpus]
         self._output: weakref.ref[Tensor] | None = None
         self._key: Any = None
+        self._rows = 0
 
     def remember(self, output: Any) -> None:
         """Note what the forward returned: a tensor, or a tuple, list or mapping of tensors."""
         for key, value in _items(output):
             if isinstance(value, Tensor) and value.requires_grad:
                 self._key, self._output = key, weakref.ref(value)
+                self._rows = len(value) if value.ndim else 1
                 return
 
     def alive(self) -> bool:
@@ -50,13 +52,13 @@ class Replay:
         return self._output is not None and self._output() is output
 
     def outputs(self, rows: int | None = None) -> Tensor:
-        """Return the model's outputs at its present parameters, on the first `rows` data or all.
+        """Return the first `rows` rows of the model's outputs at its present parameters, or all.
 
         The caller has switched gradients off.
         """
         with self._undisturbed():
             args, kwargs = self._cut(rows)
-            return self._picked(self.model(*args, **kwargs))
+            return self._picked(self.model(*args, **kwargs))[:rows]
 
     def graph(self) -> Tensor:
         """Return the outputs once more, with a graph of their own."""
@@ -68,7 +70,7 @@ class Replay:
 
         Args:
             tangents: v, by parameter name; parameters left out stay as they are.
-            rows: How many data; None for all.
+            rows: How many rows of the outputs; None for all.
         """
         with self._undisturbed(), forward_ad.dual_level():
             args, kwargs = self._cut(rows)
@@ -78,7 +80,7 @@ class Replay:
             output = self._picked(functional_call(self.model, duals, args, kwargs))
             unpack: Any = forward_ad.unpack_dual
             tangent: Tensor | None = unpack(output).tangent
-            return torch.zeros_like(output) if tangent is None else tangent
+            return (torch.zeros_like(output) if tangent is None else tangent)[:rows]
 
     def pullback(self, names: Sequence[str]) -> Callable[[Tensor], list[Tensor]]:
         """Return the function u ↦ Jᵀu, with J in the named parameters, which keeps a graph alive.
@@ -104,12 +106,18 @@ class Replay:
         return picked
 
     def _cut(self, rows: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of the data that these rows belong to.
+
+        A datum may have several rows: the positions of a text, flattened.
+        """
         if rows is None:
             return self.args, self.kwargs
         n = max((len(a) for a in (*self.args, *self.kwargs.values()) if _sliceable(a)), default=0)
+        each = self._rows // n if n and self._rows % n == 0 else 1
+        data = -(-rows // each)
 
         def cut(a: Any) -> Any:
-            return a[:rows] if _sliceable(a) and len(a) == n else a
+            return a[:data] if _sliceable(a) and len(a) == n else a
 
         return tuple(map(cut, self.args)), {key: cut(a) for key, a in self.kwargs.items()}
 

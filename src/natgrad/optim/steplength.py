@@ -1,5 +1,6 @@
 """How long a step along the natural direction is."""
 
+import math
 from dataclasses import dataclass
 
 from natgrad.errors import InvalidInputError
@@ -83,3 +84,15 @@ class QuadraticModel:
     def decrease(self, length: float) -> float:
         """Return the decrease of the loss that a step promises."""
         return length * self.slope - length**2 * self.bend / 2
+
+    def shorten(self, length: float, most: float) -> float:
+        """Return a length up to this one that promises no more than a decrease of `most`.
+
+        Example:
+            >>> QuadraticModel(alpha=1.0, slope=8.0, bend=8.0).shorten(1.0, most=3.0)
+            0.5
+        """
+        if self.decrease(length) <= most:
+            return length
+        root = math.sqrt(max(0.0, self.slope**2 - 2 * self.bend * most))
+        return 2 * most / (self.slope + root)

@@ -50,6 +50,9 @@ class Trial:
             )
             model = equal_shares(direction)
         stats.share, stats.length = model.share, rate * model.alpha
+        if not stats.refreshed and stats.loss:
+            # Nobody will judge this step, and it cannot win more than the whole loss.
+            stats.length = model.shorten(stats.length, abs(stats.loss))
         stats.predicted = model.decrease(stats.length)
         stats.step_norm = stats.length * math.sqrt(direction.square)
         return model

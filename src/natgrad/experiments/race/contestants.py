@@ -66,7 +66,7 @@ def space(contestant: str, problem: str, batches: tuple[int, ...]) -> Space:
         return Space(first=first, lr=_RATES[PUBLISHED], damping=(0.03, 1.0), batches=sizes)
     if contestant == DEFAULT:
         first = Settings(lr=1.0, batch=sizes[1])
-        return Space(first=first, lr=_RATES[DEFAULT], batches=sizes, averages=(None, 6.0))
+        return Space(first=first, lr=_RATES[DEFAULT], batches=sizes, averages=(6.0, None))
     rates = _PLAIN_RATES.get(contestant, {}).get(problem) or _RATES[contestant]
     middle = float(f"{math.sqrt(rates[0] * rates[1]):.3g}")
     first = Settings(lr=middle, batch=sizes[1], horizon=_HORIZONS[-1])

@@ -147,7 +147,8 @@ class NGD(torch.optim.Optimizer):
         self._before = [torch.empty_like(p) for p in params]
         self._place = {p: held for p, held in zip(params, self._before, strict=True)}
         self._value: float = self.damping.start
-        self._share = 0.0  # after the last refresh
+        self._share = 0.0  # at the last refresh
+        self._shares = 0.0  # their sum over the steps since
 
     @classmethod
     def published(
@@ -244,10 +245,12 @@ class NGD(torch.optim.Optimizer):
         with stats.timed("update"):
             torch._foreach_copy_(direction.params, before)
             direction.move(stats.length)
+        self._shares += stats.share
         if stats.refreshed:
             with stats.timed("ratio"):
                 ratio = self._trial.judge(batch, model, closure, self._params(), stats)
-            self._adapt(ratio, stats.share, direction.depth)
+            self._adapt(ratio, direction.depth)
+            self._share, self._shares = stats.share, 0.0
         if stats.rejected:
             torch._foreach_copy_(direction.params, before)
         else:
@@ -256,10 +259,15 @@ class NGD(torch.optim.Optimizer):
         if self._average is not None:
             self._average.update(self._params())
 
-    def _adapt(self, ratio: float | None, share: float, depth: int) -> None:
-        """Set λ for the steps until the next refresh."""
-        self._share = share
-        for _ in range(min(_WEIGHT, max(1, self._core.since))):
+    def _adapt(self, ratio: float | None, depth: int) -> None:
+        """Set λ for the steps until the next refresh, from ρ and the average share since the last.
+
+        Inverses that have grown old understate the curvature more than fresh ones do, and less so
+        under more damping.
+        """
+        steps = max(1, self._core.since)
+        share = self._shares / steps
+        for _ in range(min(_WEIGHT, steps)):
             self._value = self.damping.after(
                 self._core.steps + 1, self._value, ratio=ratio, alpha=share / depth, share=share
             )
@@ -336,6 +344,7 @@ class NGD(torch.optim.Optimizer):
             **self._core.state_dict(),
             "damping": self._value,
             "share": self._share,
+            "shares": self._shares,
             "rows": self._ruler.rows,
             "average": None if average is None else average.state_dict(self._names()),
         }
@@ -354,7 +363,8 @@ class NGD(torch.optim.Optimizer):
             )
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
         self._core.load_state_dict(state)
-        self._value, self._share = state["damping"], state["share"]
+        self._value = state["damping"]
+        self._share, self._shares = state["share"], state["shares"]
         self._ruler.rows = state["rows"]
         if self._average is not None and state["average"] is not None:
             self._average.load_state_dict(state["average"], self._names())

@@ -392,6 +392,28 @@ def test_the_schedule_of_refreshes():
     assert [k for k, refreshed in enumerate(seen) if refreshed] == [0, 1, 2, 4, 7, 10, 13, 16]
 
 
+def test_the_damping_follows_the_average_share_since_the_last_refresh():
+    criterion, x, y = Gaussian(), randn(40, 6, seed=30), randn(40, 3, seed=31)
+    model = seeded(lambda: mlp(6, 30, 30, 3))
+    optimizer = NGD(model, criterion, refresh=4)
+    value, shares, decided = optimizer.damping.start, [], set()
+    for k in range(60):
+        rows = slice(k % 4 * 10, k % 4 * 10 + 10)  # small batches: short steps
+        train(optimizer, criterion, x[rows], y[rows], 1)
+        stats = optimizer.statistics
+        assert stats.damping == pytest.approx(value)
+        shares.append(stats.share)
+        if stats.refreshed:
+            assert not stats.rejected
+            share = sum(shares) / len(shares)
+            for _ in range(min(2, len(shares))):
+                known = {"ratio": stats.ratio, "alpha": share / 3, "share": share}
+                value = optimizer.damping.after(k, value, **known)
+            decided.add((share / 3 < 1 / 16) != (shares[-1] / 3 < 1 / 16))
+            shares.clear()
+    assert decided == {False, True}  # the last share alone would have decided otherwise
+
+
 def test_learning_rate_schedulers_act():
     criterion, x, y = Gaussian(), randn(6, 2, seed=28), randn(6, 1, seed=29)
     model = seeded(lambda: mlp(2, 3, 1))

@@ -23,11 +23,11 @@ class Quadratic:
 
     F is the Fisher itself, not its Kronecker approximation, so α knows how much of the step every
     layer should take: 1/L where all layers do the same work, up to 1 where they do not interfere.
-    It costs one forward pass on `rows` data: dᵀFd = ‖J d‖² in the metric of the likelihood, with
-    J d the difference quotient of the outputs.
+    It costs one forward pass on the data behind `rows` rows of the outputs: dᵀFd = ‖J d‖² in the
+    metric of the likelihood, with J d the difference quotient of the outputs.
 
     Attributes:
-        rows: How many data of the batch; where data interact (batch normalisation), all of them.
+        rows: How many rows of the outputs; where data interact (batch normalisation), all of them.
 
     Example:
         >>> Quadratic().rows

@@ -61,7 +61,7 @@ class Contest:
         self.criterion = Gaussian() if self.y is self.x else Categorical()
         self.ngd = NGD(self.model, self.criterion, **options)  # type: ignore[arg-type]
         self.losses: list[float] = []
-        while self.ngd.statistics.step < 3 * self.ngd.refresh_every:  # refreshes are frequent there
+        while self.ngd.statistics.step < 3 * self.ngd.refresh_every:  # until refreshes are rare
             self.natural()
 
     def gradient(self) -> None:

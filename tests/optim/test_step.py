@@ -348,6 +348,7 @@ def test_rules_that_make_no_sense_are_refused(options):
 def test_fixed_and_scheduled_damping():
     x, y = randn(6, 2, seed=20), randn(6, 1, seed=21)
     seen = {}
+    steps = 10  # of which some do not refresh
     for name, rule in {
         "number": 0.5,
         "fixed": Fixed(start=0.5),
@@ -355,11 +356,11 @@ def test_fixed_and_scheduled_damping():
     }.items():
         model, criterion = seeded(lambda: mlp(2, 3, 1)), Gaussian()
         optimizer, seen[name] = NGD(model, criterion, damping=rule), []
-        for _ in range(3):
+        for _ in range(steps):
             train(optimizer, criterion, x, y, 1)
             seen[name].append(optimizer.statistics.damping)
-    assert seen["number"] == seen["fixed"] == [0.5] * 3
-    assert seen["scheduled"] == [0.5, 0.25, 0.5 / 3]
+    assert seen["number"] == seen["fixed"] == [0.5] * steps
+    assert seen["scheduled"] == [0.5 / (k + 1) for k in range(steps)]
     with pytest.raises(InvalidInputError, match="λ ≥ 0"):
         Scheduled(schedule=lambda k: -1.0)
     with pytest.raises(InvalidInputError, match="at least 0"):
@@ -438,17 +439,27 @@ def test_it_trains_a_classifier_with_nothing_set():
     assert losses[-1] < 0.1
 
 
-@pytest.mark.parametrize(("judged", "decrease"), [(False, 3.0), (True, 4.0)])
-def test_a_step_that_nobody_judges_promises_no_more_than_the_loss(judged, decrease):
+@pytest.mark.parametrize(
+    ("loss", "judged", "foreign", "length"),
+    [
+        (3.0, False, False, 0.5),
+        (3.0, True, False, 1.0),
+        (3.0, False, True, 1.0),
+        (-0.1, False, False, 1.0),
+        (5.0, False, False, 1.0),
+    ],
+)
+def test_a_step_that_nobody_judges_promises_no_more_than_the_loss(loss, judged, foreign, length):
     class Stub:
         def reproduces(self, batch):
             return True
 
         def model(self, batch, direction, damping):
-            return QuadraticModel(alpha=1.0, slope=8.0, bend=8.0, share=1.0)
+            return QuadraticModel(alpha=1.0, slope=8.0, bend=8.0, pieces=[], share=1.0)
 
-    stats = StepStatistics(step=1, loss=3.0, refreshed=judged)
+    stats = StepStatistics(step=1, loss=loss, refreshed=judged)
     direction = Direction([Part([torch.zeros(1)], [torch.ones(1)], slope=8.0)])
-    Trial(Stub(), Adaptive(), foreign=False).lengthen(None, direction, 1.0, stats)
-    assert stats.predicted == pytest.approx(decrease)
-    assert stats.length == pytest.approx(1.0 if judged else 0.5)
+    Trial(Stub(), Adaptive(), foreign=foreign).lengthen(None, direction, 1.0, stats)
+    assert stats.length == pytest.approx(length)
+    assert stats.predicted == pytest.approx(4.0 if length == 1 else loss)
+    assert len(stats.notes) == (length < 1)

@@ -44,7 +44,7 @@ class Core:
 
     Attributes:
         steps: Number of steps taken.
-        since: Number of steps since the last refresh, that one included.
+        since: Number of steps since the last refresh, the one that refreshed included.
         due: Whether the next batch must renew everything, whatever the schedule.
     """
 

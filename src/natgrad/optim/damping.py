@@ -31,7 +31,7 @@ class Adaptive:
     """Levenberg–Marquardt: more damping where the quadratic model fails, [BLH18] (21).
 
     With ρ the ratio of the actual to the predicted decrease of the loss, λ grows if ρ < `low` or if
-    the step is too short, α < `least_length` and αL < `least_share`; it shrinks if ρ > `high`.
+    the step is too short, α < `least_alpha` and αL < `least_share`; it shrinks if ρ > `high`.
 
     The second condition guards against factors that are wrong rather than against a loss that is
     not quadratic. Any Fisher is at most L times its block diagonal, so a step of length 1/L along
@@ -39,7 +39,7 @@ class Adaptive:
     Kronecker factors miss curvature along the direction. ρ cannot tell: the step has been shortened
     until the model holds, ρ ≈ 1 asks for less damping, and without the condition λ sinks to its
     floor and α with it. Some of what is missed is no fault: the direction is fitted to this batch,
-    which therefore bends more along it than other data do. So a step of 1/16 is long enough.
+    which therefore bends more along it than other data do. docs/optimizer.md says why 1/16.
 
     Attributes:
         start: λ before the first step.
@@ -47,7 +47,7 @@ class Adaptive:
         down: Factor by which λ shrinks.
         low: ρ below which it grows.
         high: ρ above which it shrinks.
-        least_length: α below which it grows, if αL is small too.
+        least_alpha: α below which it grows, if αL is small too.
         least_share: αL below which it grows, if α is small too; 0 for eq. 21 alone.
         floor: Smallest λ. Mandatory: without one a network that has reached its noise floor goes
             on shrinking λ until the step blows up.
@@ -68,7 +68,7 @@ class Adaptive:
     down: float = 2 / 3
     low: float = 0.25
     high: float = 0.75
-    least_length: float = 1 / 16
+    least_alpha: float = 1 / 16
     least_share: float = 1.0
     floor: float = 1e-8
     ceiling: float = 1e6
@@ -87,8 +87,8 @@ class Adaptive:
                 "damping needs up ≥ 1, 0 < down ≤ 1 and low ≤ high, but got up "
                 f"{self.up:g}, down {self.down:g}, low {self.low:g}, high {self.high:g}."
             )
-        if not (self.least_length >= 0 and self.least_share >= 0 and self.reject >= 0):
-            raise InvalidInputError("least_length, least_share and reject must not be negative.")
+        if not (self.least_alpha >= 0 and self.least_share >= 0 and self.reject >= 0):
+            raise InvalidInputError("least_alpha, least_share and reject must not be negative.")
         _check_split(self.split)
 
     def after(
@@ -97,7 +97,7 @@ class Adaptive:
         """Return λ for the next steps; unchanged where ρ is not known."""
         if ratio is None:
             return value
-        short = alpha < self.least_length and share < self.least_share
+        short = alpha < self.least_alpha and share < self.least_share
         if not ratio >= self.low or short:  # NaN counts as a failure
             value *= self.up
         elif ratio > self.high:

@@ -25,12 +25,12 @@ from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.steplength import EqualShare, Quadratic, StepLength
 from natgrad.optim.trial import Closure, Trial, mean_loss
 
-# Part of the share after the last refresh below which the inverses no longer fit the batch, and are
+# Part of the share at the last refresh below which the inverses no longer fit the batch, and are
 # renewed out of turn.
 _STALE = 0.2
 
-# Most steps that one judgement of the damping counts for: ρ is that of a single batch.
-_WEIGHT = 2
+# How often one judgement changes the damping at most, for steps that passed without one.
+_REPEATS = 2
 
 
 class NGD(torch.optim.Optimizer):
@@ -147,8 +147,8 @@ class NGD(torch.optim.Optimizer):
         self._before = [torch.empty_like(p) for p in params]
         self._place = {p: held for p, held in zip(params, self._before, strict=True)}
         self._value: float = self.damping.start
-        self._share = 0.0  # at the last refresh
-        self._shares = 0.0  # their sum over the steps since
+        self._fresh_share = 0.0  # at the last refresh
+        self._share_sum = 0.0  # over the steps since
 
     @classmethod
     def published(
@@ -245,32 +245,37 @@ class NGD(torch.optim.Optimizer):
         with stats.timed("update"):
             torch._foreach_copy_(direction.params, before)
             direction.move(stats.length)
-        self._shares += stats.share
+        ratio = None
         if stats.refreshed:
             with stats.timed("ratio"):
                 ratio = self._trial.judge(batch, model, closure, self._params(), stats)
-            self._adapt(ratio, direction.depth)
-            self._share, self._shares = stats.share, 0.0
+        self._adapt(ratio, stats, direction.depth)
         if stats.rejected:
             torch._foreach_copy_(direction.params, before)
         else:
             decay(self.param_groups)
-        self._core.advance(due=stats.rejected or stats.share < _STALE * self._share)
+        stale = stats.rejected or stats.share < _STALE * self._fresh_share
+        (due,) = batch.world.sum([stale])  # processes must agree, and may differ in the last bit
+        self._core.advance(due=due > 0)
         if self._average is not None:
             self._average.update(self._params())
 
-    def _adapt(self, ratio: float | None, depth: int) -> None:
-        """Set λ for the steps until the next refresh, from ρ and the average share since the last.
+    def _adapt(self, ratio: float | None, stats: StepStatistics, depth: int) -> None:
+        """Set λ for the next step, from ρ and the average share since the last refresh.
 
-        Inverses that have grown old understate the curvature more than fresh ones do, and less so
-        under more damping.
+        The average, because inverses that have grown old understate the curvature more than fresh
+        ones do, and less so under more damping. λ acts on lengths at once, and on inverses at their
+        next refresh.
         """
+        self._share_sum += stats.share
         steps = max(1, self._core.since)
-        share = self._shares / steps
-        for _ in range(min(_WEIGHT, steps)):
+        share = self._share_sum / steps
+        for _ in range(min(_REPEATS, steps) if stats.refreshed else 1):
             self._value = self.damping.after(
                 self._core.steps + 1, self._value, ratio=ratio, alpha=share / depth, share=share
             )
+        if stats.refreshed:
+            self._fresh_share, self._share_sum = stats.share, 0.0
 
     def _unscaled(self) -> float:
         """Return what the gradients were divided by since the criterion's scale was noted."""
@@ -343,9 +348,10 @@ class NGD(torch.optim.Optimizer):
         state["natural"] = {
             **self._core.state_dict(),
             "damping": self._value,
-            "share": self._share,
-            "shares": self._shares,
+            "fresh_share": self._fresh_share,
+            "share_sum": self._share_sum,
             "rows": self._ruler.rows,
+            "each": self._ruler.each,
             "average": None if average is None else average.state_dict(self._names()),
         }
         return state
@@ -364,8 +370,8 @@ class NGD(torch.optim.Optimizer):
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
         self._core.load_state_dict(state)
         self._value = state["damping"]
-        self._share, self._shares = state["share"], state["shares"]
-        self._ruler.rows = state["rows"]
+        self._fresh_share, self._share_sum = state["fresh_share"], state["share_sum"]
+        self._ruler.rows, self._ruler.each = state["rows"], state["each"]
         if self._average is not None and state["average"] is not None:
             self._average.load_state_dict(state["average"], self._names())
 

@@ -22,6 +22,10 @@ class Replay:
         model: The model.
         args: Positional arguments of its forward.
         kwargs: Named arguments of its forward.
+
+    Attributes:
+        each: How many rows of the outputs belong to one datum, the positions of a text for example;
+            0 where that is not known, and outputs cannot be had for a part of the data.
     """
 
     def __init__(self, model: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -33,15 +37,21 @@ class Replay:
         self._gpu_random = [torch.cuda.get_rng_state(index) for index in self._gpus]
         self._output: weakref.ref[Tensor] | None = None
         self._key: Any = None
-        self._rows = 0
+        self._data = self.each = 0
 
     def remember(self, output: Any) -> None:
         """Note what the forward returned: a tensor, or a tuple, list or mapping of tensors."""
         for key, value in _items(output):
             if isinstance(value, Tensor) and value.requires_grad:
                 self._key, self._output = key, weakref.ref(value)
-                self._rows = len(value) if value.ndim else 1
+                self._data, self.each = self._divide(len(value) if value.ndim else 1)
                 return
+
+    def _divide(self, rows: int) -> tuple[int, int]:
+        """Return the number of data behind so many rows of outputs, and of rows for each."""
+        lengths = [len(a) for a in (*self.args, *self.kwargs.values()) if _sliceable(a)]
+        data = rows if rows in lengths else next(iter(lengths), 0)
+        return (data, rows // data) if data and rows % data == 0 else (0, 0)
 
     def alive(self) -> bool:
         """Return whether anybody still holds the output of that forward."""
@@ -58,29 +68,29 @@ class Replay:
         """
         with self._undisturbed():
             args, kwargs = self._cut(rows)
-            return self._picked(self.model(*args, **kwargs))[:rows]
+            found = self._picked(self.model(*args, **kwargs))[:rows]
+        short = rows is not None and len(found) < rows  # texts of unequal length
+        return self.outputs()[:rows] if short else found
 
     def graph(self) -> Tensor:
         """Return the outputs once more, with a graph of their own."""
         with self._undisturbed(), torch.enable_grad():
             return self._picked(self.model(*self.args, **self.kwargs))
 
-    def velocity(self, tangents: Mapping[str, Tensor], rows: int | None = None) -> Tensor:
+    def velocity(self, tangents: Mapping[str, Tensor]) -> Tensor:
         """Return J v, the derivative of the outputs along `tangents`, by forward-mode products.
 
         Args:
             tangents: v, by parameter name; parameters left out stay as they are.
-            rows: How many rows of the outputs; None for all.
         """
         with self._undisturbed(), forward_ad.dual_level():
-            args, kwargs = self._cut(rows)
             params = dict(self.model.named_parameters())
             dual: Any = forward_ad.make_dual
             duals = {name: dual(params[name].detach(), v) for name, v in tangents.items()}
-            output = self._picked(functional_call(self.model, duals, args, kwargs))
+            output = self._picked(functional_call(self.model, duals, self.args, self.kwargs))
             unpack: Any = forward_ad.unpack_dual
             tangent: Tensor | None = unpack(output).tangent
-            return (torch.zeros_like(output) if tangent is None else tangent)[:rows]
+            return torch.zeros_like(output) if tangent is None else tangent
 
     def pullback(self, names: Sequence[str]) -> Callable[[Tensor], list[Tensor]]:
         """Return the function u ↦ Jᵀu, with J in the named parameters, which keeps a graph alive.
@@ -106,18 +116,13 @@ class Replay:
         return picked
 
     def _cut(self, rows: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of the data that these rows belong to.
-
-        A datum may have several rows: the positions of a text, flattened.
-        """
-        if rows is None:
+        """Return the arguments of the data that these rows belong to."""
+        if rows is None or not self.each:
             return self.args, self.kwargs
-        n = max((len(a) for a in (*self.args, *self.kwargs.values()) if _sliceable(a)), default=0)
-        each = self._rows // n if n and self._rows % n == 0 else 1
-        data = -(-rows // each)
+        data = -(-rows // self.each)
 
         def cut(a: Any) -> Any:
-            return a[:data] if _sliceable(a) and len(a) == n else a
+            return a[:data] if _sliceable(a) and len(a) == self._data else a
 
         return tuple(map(cut, self.args)), {key: cut(a) for key, a in self.kwargs.items()}
 

@@ -20,14 +20,16 @@ class Ruler:
         likelihood: The likelihood.
 
     Attributes:
-        rows: On how many data a second pass reproduces the outputs: None before that has been
-            tried, −1 for all of them at once (where they interact, as in batch normalisation),
-            0 where it does not.
+        rows: For how many rows of the outputs a second pass over their data alone reproduces them:
+            None before that has been tried, −1 for all at once (where data interact, as in batch
+            normalisation), 0 where it does not.
+        each: Rows of a datum when it was tried.
     """
 
     def __init__(self, step_length: StepLength, likelihood: Likelihood) -> None:
         self.step_length, self.likelihood = step_length, likelihood
         self.rows: int | None = None
+        self.each = 0
 
     def reproduces(self, batch: Batch) -> bool:
         """Return whether a second pass over the batch gives the same outputs; tried once."""
@@ -38,11 +40,21 @@ class Ruler:
         return self.rows != 0 and all(call.replay is not None for call in batch.calls)
 
     def _try(self, call: Call) -> int:
+        if call.replay is None:
+            return 0
         wish = self.step_length.rows if isinstance(self.step_length, Quadratic) else call.n
-        for rows in (min(wish, max(1, call.n // 2)), call.n):
-            if call.replay is not None and _reproduced(call, rows):
+        self.each = call.replay.each
+        part = (min(wish, max(1, call.n // 2)),) if self.each else ()
+        for rows in (*part, call.n):
+            if _reproduced(call, rows):
                 return wish if rows < call.n else -1
         return 0
+
+    def _rows(self, batch: Batch) -> int | None:
+        """Return how many rows to look at; None for all of a batch unlike the one first tried."""
+        unlike = any(call.replay is None or call.replay.each != self.each for call in batch.calls)
+        (others,) = batch.world.sum([unlike])
+        return None if self.rows == -1 or others else self.rows
 
     def model(self, batch: Batch, direction: Direction, damping: float) -> QuadraticModel | None:
         """Return the quadratic model along a direction; None if it cannot be had.
@@ -58,7 +70,7 @@ class Ruler:
             return equal_shares(direction)
         if not self.reproduces(batch):
             return None
-        rows = None if self.rows == -1 else self.rows
+        rows = self._rows(batch)
         pieces = batch.first(rows)
         if isinstance(self.step_length, PerLayer):
             return self._shares(batch, pieces, direction, damping)
@@ -177,7 +189,12 @@ def _solve_shares(gram: Tensor, slopes: Tensor, rtol: float) -> Tensor:
 
 def _reproduced(call: Call, rows: int) -> bool:
     assert call.replay is not None
-    again = call.replay.outputs(None if rows == call.n else rows)
+    try:
+        again = call.replay.outputs(None if rows == call.n else rows)
+    except Exception:
+        if rows == call.n:
+            raise
+        return False  # a model may fail in any way if only some of its arguments were cut
     wanted = call.output[:rows]
     if again.shape != wanted.shape:
         return False

@@ -50,10 +50,12 @@ class Trial:
             )
             model = equal_shares(direction)
         stats.share, stats.length = model.share, rate * model.alpha
-        if not stats.refreshed and stats.loss:
-            # Nobody will judge this step, and it cannot win more than the whole loss.
-            stats.length = model.shorten(stats.length, abs(stats.loss))
         stats.predicted = model.decrease(stats.length)
+        unjudged = not stats.refreshed and not self.foreign and model.pieces is not None
+        if unjudged and stats.loss is not None and stats.predicted > stats.loss > 0:
+            stats.length = model.shorten(stats.length, stats.loss)
+            stats.predicted = model.decrease(stats.length)
+            stats.notes.append("the step promised more than the whole loss: shortened")
         stats.step_norm = stats.length * math.sqrt(direction.square)
         return model
 

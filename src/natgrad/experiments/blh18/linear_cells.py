@@ -1,5 +1,6 @@
 """Cells of Figure 1A–C: the race on a deep linear network, and its decay without noise."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +37,7 @@ def best(model: Module, criterion: Gaussian) -> NGD:
         model,
         criterion,
         step_length=PerLayer(),
-        damping=Adaptive(up=2.0, down=0.25, floor=1e-8),
+        damping=Adaptive(start=0.1, up=2.0, down=0.25, least_alpha=math.inf, least_share=0.5),
         factors=Factors(source="propagated"),
         refresh=1,
     )

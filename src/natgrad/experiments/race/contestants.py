@@ -66,6 +66,7 @@ def space(contestant: str, problem: str, batches: tuple[int, ...]) -> Space:
         return Space(first=first, lr=_RATES[PUBLISHED], damping=(0.03, 1.0), batches=sizes)
     if contestant == DEFAULT:
         first = Settings(lr=1.0, batch=sizes[1])
+        # The average first: on the hypercube it then meets small batches, which need it.
         return Space(first=first, lr=_RATES[DEFAULT], batches=sizes, averages=(6.0, None))
     rates = _PLAIN_RATES.get(contestant, {}).get(problem) or _RATES[contestant]
     middle = float(f"{math.sqrt(rates[0] * rates[1]):.3g}")

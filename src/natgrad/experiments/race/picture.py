@@ -49,7 +49,6 @@ def _ratios(axes: "Axes", arrays: Arrays, problem: str, *, labels: bool) -> None
     names = [who for who in arrays.coordinates["entrant"] if who != field.DEFAULT]
     axes.axvline(1.0, color=_LOOKS[field.DEFAULT]["color"], linewidth=1.2)
     axes.set_xscale("log", subs=[])
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter("{x:g}")
     for row, who in enumerate(names):
         measured = against(arrays, problem, who)
@@ -82,6 +81,9 @@ def _ratios(axes: "Axes", arrays: Arrays, problem: str, *, labels: bool) -> None
     axes.set_yticks(range(len(names)), names if labels else [""] * len(names))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.margins(x=0.2)
+    low, high = axes.get_xlim()
+    wide = high > 100 * low  # room for the labels of decades only
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
     axes.set_xlabel("seconds to the target / NGD's")
     axes.set_title(problem)
 

@@ -279,14 +279,20 @@ def test_an_interruption_waits_for_nothing_and_keeps_everything(tmp_path, name) 
         [sys.executable, "-c", INTERRUPTED, name, str(tmp_path)],
         cwd=ROOT, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
+    store = Store(tmp_path / "store")
+    made = [identify(cell).key for cell in cells("fine", "fine", folder=tmp_path)]
+
+    def busy() -> bool:
+        kept = all(store.get(key) is not None for key in made)
+        return kept and len(list(tmp_path.glob("sleep-*"))) == (1 if name == "serial" else 2)
+
     with process:
-        until(lambda: len(list(tmp_path.glob("sleep-*"))) == (1 if name == "serial" else 2))
+        until(busy)
+        time.sleep(0.2)  # between keeping a result and counting it
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)  # a cell would sleep for ten minutes
     assert out == "interrupted 2\n"
-    store = Store(tmp_path / "store")
-    made = cells("fine", "fine", folder=tmp_path)
-    assert all(store.get(identify(cell).key) is not None for cell in made)
+    assert all(store.get(key) is not None for key in made)
 
 
 @pytest.mark.slow

@@ -29,8 +29,9 @@ from natgrad.optim.trial import Closure, Trial, mean_loss
 # renewed out of turn.
 _STALE = 0.2
 
-# How often one judgement changes the damping at most, for steps that passed without one.
-_REPEATS = 2
+# How often one judgement changes the damping at most, for steps that passed without one; and how
+# often a step that was undone does, so that few in a row are lost.
+_REPEATS, _UNDONE = 2, 4
 
 
 class NGD(torch.optim.Optimizer):
@@ -270,7 +271,8 @@ class NGD(torch.optim.Optimizer):
         self._share_sum += stats.share
         steps = max(1, self._core.since)
         share = self._share_sum / steps
-        for _ in range(min(_REPEATS, steps) if stats.refreshed else 1):
+        repeats = _UNDONE if stats.rejected else min(_REPEATS, steps) if stats.refreshed else 1
+        for _ in range(repeats):
             self._value = self.damping.after(
                 self._core.steps + 1, self._value, ratio=ratio, alpha=share / depth, share=share
             )

@@ -369,6 +369,11 @@ class NGD(torch.optim.Optimizer):
             raise InvalidInputError(
                 "this state_dict has no key 'natural': it was saved by another optimizer."
             )
+        if missing := self.state_dict()["natural"].keys() - state.keys():
+            raise InvalidInputError(
+                f"this state_dict lacks {', '.join(sorted(missing))}: it was saved by another "
+                "version of natgrad. Load the model's weights, and begin with a new NGD."
+            )
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
         self._core.load_state_dict(state)
         self._value = state["damping"]

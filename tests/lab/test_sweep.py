@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -253,7 +254,8 @@ def test_progress_tells_done_failed_and_reused(store, capfd) -> None:
 
 
 INTERRUPTED = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from natgrad.lab.engines import start_engine
 from natgrad.lab.store import Store
 from natgrad.lab.sweep import Sweeper
@@ -286,7 +288,8 @@ def test_an_interruption_waits_for_nothing_and_keeps_everything(tmp_path, name) 
         kept = all(store.get(key) is not None for key in made)
         return kept and len(list(tmp_path.glob("sleep-*"))) == (1 if name == "serial" else 2)
 
-    with process:
+    with process, ExitStack() as stack:
+        stack.callback(process.kill)  # a test that fails does not wait for the sleepers
         until(busy)
         time.sleep(0.2)  # between keeping a result and counting it
         process.send_signal(signal.SIGINT)

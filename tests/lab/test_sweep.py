@@ -235,7 +235,8 @@ def test_a_disk_that_fills_up_stops_the_sweep_and_keeps_what_is_there(
     tmp_path,
 ) -> None:
     store = Store(small_disk / "store")
-    big = [Cell(reduce, Draw(size=1300, seed=seed, big=True)) for seed in range(40)]
+    # Small enough that several fit, also when two processes write at the same time.
+    big = [Cell(reduce, Draw(size=600, seed=seed, big=True)) for seed in range(40)]
     sweep = Sweeper(local, store)
     with pytest.raises(StoreError, match="the disk is full"):
         sweep(big)

@@ -44,6 +44,12 @@ def test_a_large_gradient_of_one_datum_is_still_known_for_an_outer_product():
     assert isinstance(part, OuterPart)
 
 
+def forget_vectors(optimizer: NGD) -> None:
+    """Have the next step take dense products."""
+    for call, _ in optimizer._core.capture._calls:
+        call.single = {}
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_single_datum_whose_gradient_was_clipped_entry_by_entry_is_right(bias):
     """Then the gradient is no outer product any more, and the dense products are taken."""
@@ -54,8 +60,7 @@ def test_a_single_datum_whose_gradient_was_clipped_entry_by_entry_is_right(bias)
         backward(model, criterion, X[:1], Y[:1])
         torch.nn.utils.clip_grad_value_(model.parameters(), 0.05)
         if dense:
-            for call, _ in optimizer._core.capture._calls:
-                call.single = {}
+            forget_vectors(optimizer)
         optimizer.step()
         ends.append(weights_of(model))
     for a, b in zip(*ends, strict=True):
@@ -71,8 +76,7 @@ def test_single_data_with_groups_of_their_own():
         optimizer = NGD(model, criterion, groups=[{"params": biases, "lr": 0.1}])
         backward(model, criterion, X[:1], Y[:1])
         if dense:
-            for call, _ in optimizer._core.capture._calls:
-                call.single = {}
+            forget_vectors(optimizer)
         optimizer.step()
         ends.append(weights_of(model))
     for a, b in zip(*ends, strict=True):

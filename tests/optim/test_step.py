@@ -173,6 +173,7 @@ def test_steps_are_euler_steps_of_the_natural_flow(source, reduction):
         criterion,
         lr=h,
         damping=0.0,
+        momentum=0.0,
         factors=Factors(source=source, memory=0),
         step_length=EqualShare(),
         refresh=1,
@@ -459,7 +460,7 @@ def test_a_step_that_nobody_judges_promises_no_more_than_the_loss(loss, judged, 
 
     stats = StepStatistics(step=1, loss=loss, refreshed=judged)
     direction = Direction([Part([torch.zeros(1)], [torch.ones(1)], slope=8.0)])
-    Trial(Stub(), Adaptive(), foreign=foreign).lengthen(None, direction, 1.0, stats)
+    Trial(Stub(), Adaptive(), None, foreign=foreign).lengthen(None, direction, 1.0, stats)
     assert stats.length == pytest.approx(length)
     assert stats.predicted == pytest.approx(4.0 if length == 1 else loss)
     assert len(stats.notes) == (length < 1)

@@ -112,13 +112,13 @@ class Core:
             )
         return Batch(calls, unscaled=unscaled, world=self.world)
 
-    def direction(
+    def renew(
         self, batch: Batch, damping: float, params: list[Tensor], stats: StepStatistics
-    ) -> Direction:
-        """Renew what is due, and return the direction for the gradients that `.grad` holds.
+    ) -> dict[Tensor, float]:
+        """Renew factors and inverses if that is due, and return the norms of the gradients.
 
         Raises:
-            NonFiniteError: If loss, gradient or direction is NaN or infinite.
+            NonFiniteError: If loss or gradient is NaN or infinite; nothing has changed.
         """
         norms = _refuse_non_finite(batch, params, stats)
         if stats.refreshed:
@@ -127,12 +127,22 @@ class Core:
                 self.capture.gather.settled = self.preconditioner.settled
             with stats.timed("inverses"):
                 self.preconditioner.refresh(damping, self.world)
+        return norms
+
+    def direction(
+        self, batch: Batch, norms: dict[Tensor, float], stats: StepStatistics
+    ) -> Direction:
+        """Return the direction for the gradients that `.grad` holds.
+
+        Raises:
+            NonFiniteError: If it is NaN or infinite.
+        """
         with stats.timed("direction"):
             direction = self.preconditioner.direction(batch, norms)
         if not math.isfinite(direction.slope):
             raise NonFiniteError(
                 f"the natural direction overflows at step {stats.step} with damping "
-                f"{damping:.2e}. Raise the damping or its floor; the weights are untouched."
+                f"{stats.damping:.2e}. Raise the damping or its floor; the weights are untouched."
             )
         return direction
 

@@ -13,11 +13,15 @@ class Part:
     Args:
         params: The block's parameters.
         tensors: d, in the same order and shapes; a step is θ ← θ − αd.
-        slope: gᵀd with g the gradient of the average loss.
+        slope: gᵀd with g the gradient that d was made of, of the average loss.
+
+    Attributes:
+        batch_slope: gᵀd with g the gradient of this batch, which differs under `Momentum`.
     """
 
     def __init__(self, params: Sequence[Tensor], tensors: Sequence[Tensor], slope: float) -> None:
-        self.params, self.tensors, self.slope = list(params), list(tensors), slope
+        self.params, self.tensors = list(params), list(tensors)
+        self.slope = self.batch_slope = slope
 
     def move(self, length: float) -> None:
         """Step θ ← θ − length · d."""
@@ -30,7 +34,11 @@ class Part:
     def scale(self, share: float) -> None:
         """Multiply d by a number."""
         torch._foreach_mul_(self.tensors, share)
+        self._scale_slopes(share)
+
+    def _scale_slopes(self, share: float) -> None:
         self.slope *= share
+        self.batch_slope *= share
 
     def dense(self) -> list[Tensor]:
         """Return d in the shapes of the parameters."""
@@ -65,7 +73,7 @@ class OuterPart(Part):
     def scale(self, share: float) -> None:
         """Multiply d by a number."""
         self.u = self.u * share
-        self.slope *= share
+        self._scale_slopes(share)
 
     def dense(self) -> list[Tensor]:
         """Return d in the shapes of the parameters."""
@@ -97,8 +105,25 @@ class Direction:
 
     @property
     def slope(self) -> float:
-        """Return gᵀd."""
+        """Return gᵀd with the gradient that d was made of."""
         return math.fsum(part.slope for part in self.parts)
+
+    @property
+    def batch_slope(self) -> float:
+        """Return gᵀd with the gradient of this batch."""
+        return math.fsum(part.batch_slope for part in self.parts)
+
+    def meet(self, total: float) -> None:
+        """Take the slopes of this batch from `.grad`, where the direction is of another gradient.
+
+        Args:
+            total: What `.grad` is divided by to be that of the average loss.
+        """
+        for part in self.parts:
+            pairs = [(p.grad, d) for p, d in zip(part.params, part.dense(), strict=True)]
+            part.batch_slope = math.fsum(
+                float((g * d).sum()) / total for g, d in pairs if g is not None
+            )
 
     @property
     def square(self) -> float:

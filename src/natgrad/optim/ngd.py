@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 import torch
@@ -20,6 +20,7 @@ from natgrad.optim.direction import Direction
 from natgrad.optim.factors import Factors
 from natgrad.optim.groups import decay, divide, rates
 from natgrad.optim.inverses import Solver
+from natgrad.optim.momentum import Momentum
 from natgrad.optim.ruler import Ruler
 from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.steplength import EqualShare, Quadratic, StepLength
@@ -58,6 +59,9 @@ class NGD(torch.optim.Optimizer):
         groups: Parameters with an lr or weight_decay of their own, as mappings with `params`; all
             others share the options above. Unequal rates bend the direction, and its length is
             the best along what comes out, times the largest rate.
+        momentum: μ < 1, the part of the past in an average of gradients that directions are made
+            of; 0 for the gradient of this batch alone. Single data, when nothing is averaged yet,
+            keep their rank-one form and are not averaged.
         step_length: `Quadratic()` (default), or `EqualShare()`, lr/L.
         damping: `Adaptive()` (default), `Fixed`, `Scheduled`, or a number for `Fixed`.
         factors: How the Kronecker factors are estimated.
@@ -87,13 +91,13 @@ class NGD(torch.optim.Optimizer):
         >>> y = (x[:, 0] > 0).long()
         >>> criterion = ng.Categorical()
         >>> optimizer = NGD(model, criterion)
-        >>> for _ in range(10):
+        >>> for _ in range(12):
         ...     loss = criterion(model(x), y)
         ...     optimizer.zero_grad()
         ...     loss.backward()
         ...     optimizer.step()
         >>> bool(loss < 0.05), optimizer.statistics.step
-        (True, 10)
+        (True, 12)
     """
 
     # Tells a GradScaler to leave the gradients scaled: the optimizer knows the loss's scale.
@@ -107,6 +111,7 @@ class NGD(torch.optim.Optimizer):
         lr: float = 1.0,
         weight_decay: float = 0.0,
         groups: Sequence[Mapping[str, Any]] | None = None,
+        momentum: float = 0.8,
         step_length: StepLength | None = None,
         damping: Damping | float | None = None,
         factors: Factors | None = None,
@@ -119,6 +124,10 @@ class NGD(torch.optim.Optimizer):
         generator: torch.Generator | None = None,
     ) -> None:
         params = check(model, likelihood, lr, weight_decay, refresh, method, solver, reduction)
+        if not 0 <= momentum < 1:
+            raise InvalidInputError(
+                f"momentum must be at least 0 and less than 1, but is {momentum!r}."
+            )
         defaults = {"lr": float(lr), "weight_decay": float(weight_decay)}
         super().__init__(divide(model, params, groups), defaults)
         self.model, self.likelihood = model, likelihood
@@ -142,7 +151,10 @@ class NGD(torch.optim.Optimizer):
         )
         self.generator = self._core.generator
         self._ruler = Ruler(self.step_length, likelihood)
-        self._trial = Trial(self._ruler, self.damping, foreign=reduction is not None)
+        self._momentum = Momentum(momentum) if momentum else None
+        self._trial = Trial(
+            self._ruler, self.damping, self._momentum, foreign=reduction is not None
+        )
         params = self._params()
         self._average = None if weight_average is None else WeightAverage(params, weight_average)
         self._before = [torch.empty_like(p) for p in params]
@@ -188,6 +200,7 @@ class NGD(torch.optim.Optimizer):
         floor = (1e-10 if double else 1e-8) if floor is None else floor
         rule = Adaptive(start=damping, floor=floor, split="equal", least_share=0.0, reject=math.inf)
         defaults: dict[str, Any] = {
+            "momentum": 0.0,
             "step_length": EqualShare(),
             "damping": rule,
             "factors": Factors(samples=samples, memory=0.0, exact_output=False),
@@ -236,10 +249,16 @@ class NGD(torch.optim.Optimizer):
         return loss
 
     def _step(self, batch: Batch, closure: Closure | None, stats: StepStatistics) -> None:
-        direction = self._core.direction(batch, self._value, self._params(), stats)
+        norms = self._core.renew(batch, self._value, self._params(), stats)
         rate, own = rates(self.param_groups)
-        if own is not None:
-            direction.weigh(own, batch.total)
+        momentum = None if self._single(batch) else self._momentum
+        average = momentum.averaged(self._params(), batch.total) if momentum else nullcontext()
+        with average:
+            direction = self._core.direction(batch, norms, stats)
+            if own is not None:
+                direction.weigh(own, batch.total)
+        if momentum:
+            direction.meet(batch.total)
         before = self._save(direction)
         with stats.timed("length"):
             model = self._trial.lengthen(batch, direction, rate, stats)
@@ -258,8 +277,14 @@ class NGD(torch.optim.Optimizer):
         stale = stats.rejected or stats.share < _STALE * self._fresh_share
         (due,) = batch.world.sum([stale])  # processes must agree, and may differ in the last bit
         self._core.advance(due=due > 0)
+        if momentum:
+            momentum.advance(0.0 if stats.rejected else stats.length)
         if self._average is not None:
             self._average.update(self._params())
+
+    def _single(self, batch: Batch) -> bool:
+        """Return whether the batch has one datum, and there is no average to spoil its form."""
+        return batch.n == 1 and self._momentum is not None and not self._momentum.values
 
     def _adapt(self, ratio: float | None, stats: StepStatistics, depth: int) -> None:
         """Set λ for the next step, from ρ and the average share since the last refresh.
@@ -346,7 +371,7 @@ class NGD(torch.optim.Optimizer):
         The generator's state is in it, so that a run continues bit for bit.
         """
         state = super().state_dict()
-        average = self._average
+        average, momentum = self._average, self._momentum
         state["natural"] = {
             **self._core.state_dict(),
             "damping": self._value,
@@ -355,6 +380,7 @@ class NGD(torch.optim.Optimizer):
             "rows": self._ruler.rows,
             "each": self._ruler.each,
             "average": None if average is None else average.state_dict(self._names()),
+            "momentum": None if momentum is None else momentum.state_dict(self._by_name()),
         }
         return state
 
@@ -381,10 +407,15 @@ class NGD(torch.optim.Optimizer):
         self._ruler.rows, self._ruler.each = state["rows"], state["each"]
         if self._average is not None and state["average"] is not None:
             self._average.load_state_dict(state["average"], self._names())
+        if self._momentum is not None and state["momentum"] is not None:
+            self._momentum.load_state_dict(state["momentum"], self._by_name())
 
     def _params(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
 
     def _names(self) -> list[str]:
-        names = {id(p): name for name, p in self._core.model.named_parameters()}
-        return [names[id(p)] for p in self._params()]
+        names = self._by_name()
+        return [names[p] for p in self._params()]
+
+    def _by_name(self) -> dict[Tensor, str]:
+        return {p: name for name, p in self._core.model.named_parameters()}

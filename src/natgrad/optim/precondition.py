@@ -97,7 +97,8 @@ class Preconditioner:
         )
         stats.loss, self.statistics, capture.paused = batch.loss(), stats, True
         try:
-            direction = self._core.direction(batch, self.damping, self.params, stats)
+            norms = self._core.renew(batch, self.damping, self.params, stats)
+            direction = self._core.direction(batch, norms, stats)
         finally:
             capture.paused = False
         for part in direction.parts:

@@ -78,7 +78,8 @@ class Ruler:
         everything = batch.first(None) if exact and rows and rows < batch.n else pieces
         epsilon = self._nudge(pieces, direction, batch)
         found = self._along(batch, pieces, direction, damping, epsilon)
-        if everything is not pieces and not 0.5 < found.slope / direction.slope < 2:
+        missed = direction.batch_slope - found.slope
+        if everything is not pieces and not -1 < missed / direction.slope < 0.5:
             # The direction owes its slope to data that the rows lack, and bends there too.
             found = self._along(batch, everything, direction, damping, epsilon)
         return found if found.bend > 0 else equal_shares(direction)
@@ -107,7 +108,7 @@ class Ruler:
         direction.rescale(shares.tolist())
         share = direction.slope / total * direction.depth
         bend = float(shares @ gram @ shares)
-        return QuadraticModel(1.0, direction.slope, bend, pieces, share)
+        return QuadraticModel(1.0, direction.batch_slope, bend, pieces, share)
 
     def losses(self, batch: Batch, pieces: list[Piece]) -> tuple[float, float] | None:
         """Return the average loss of some data before the step and now."""
@@ -150,7 +151,7 @@ class Ruler:
                 gradient = self.likelihood.gradient(piece.output, labels)
                 slopes.append(float((gradient * velocity).sum()) / scale)
         bend = damping * direction.square + batch.average(bends, pieces)
-        slope = batch.average(slopes, pieces) if slopes else direction.slope
+        slope = batch.average(slopes, pieces) if slopes else direction.batch_slope
         alpha = direction.slope / bend if bend > 0 else math.inf
         return QuadraticModel(alpha, slope, bend, pieces, alpha * direction.depth)
 
@@ -175,7 +176,7 @@ def equal_shares(direction: Direction) -> QuadraticModel:
     [BLH18] footnote 1, with the sign of a decrease and the step length counted once.
     """
     share = 1 / direction.depth
-    return QuadraticModel(share, direction.slope, direction.slope / share, share=1.0)
+    return QuadraticModel(share, direction.batch_slope, direction.slope / share, share=1.0)
 
 
 def _solve_shares(gram: Tensor, slopes: Tensor, rtol: float) -> Tensor:

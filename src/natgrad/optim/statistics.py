@@ -20,7 +20,8 @@ class StepStatistics:
         loss: Loss of the batch before the step; None under a foreign loss without closure.
         predicted: Decrease that the quadratic model predicts, on the data that it looked at.
         actual: Decrease that was measured on the same data; None if it was not.
-        ratio: ρ = actual / predicted; None where `actual` is.
+        ratio: ρ = actual / predicted, where no less than the minimum of the model is predicted;
+            None where `actual` is.
         damping: λ of the step.
         length: What the direction was multiplied by, learning rate included.
         share: αL, the length in units of an equal share of the layers, without learning rate.

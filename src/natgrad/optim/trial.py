@@ -10,6 +10,7 @@ from torch import Tensor
 from natgrad.optim.batch import Batch
 from natgrad.optim.damping import Damping
 from natgrad.optim.direction import Direction
+from natgrad.optim.momentum import Momentum
 from natgrad.optim.ruler import Ruler, equal_shares
 from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.steplength import QuadraticModel
@@ -23,11 +24,15 @@ class Trial:
     Args:
         ruler: Measures along the direction.
         damping: The rule, which says what to undo.
+        momentum: Knows how long steps usually are; None for lengths as the model gives them.
         foreign: Whether the loss is not the likelihood itself.
     """
 
-    def __init__(self, ruler: Ruler, damping: Damping, *, foreign: bool) -> None:
+    def __init__(
+        self, ruler: Ruler, damping: Damping, momentum: Momentum | None, *, foreign: bool
+    ) -> None:
         self.ruler, self.damping, self.foreign = ruler, damping, foreign
+        self.momentum = momentum
 
     def lengthen(
         self, batch: Batch, direction: Direction, rate: float, stats: StepStatistics
@@ -49,7 +54,8 @@ class Trial:
                 "criterion: equal shares instead of the quadratic model"
             )
             model = equal_shares(direction)
-        stats.share, stats.length = model.share, rate * model.alpha
+        alpha = model.alpha if self.momentum is None else self.momentum.shorten(model.alpha)
+        stats.share, stats.length = model.share, rate * alpha
         stats.predicted = model.decrease(stats.length)
         unjudged = not stats.refreshed and not self.foreign and model.pieces is not None
         if unjudged and stats.loss is not None and stats.predicted > stats.loss > 0:
@@ -81,14 +87,18 @@ class Trial:
             return None
         before, after = losses
         stats.actual = before - after
-        if abs(stats.predicted) <= self.ruler.rounding(batch, before):
+        # At the minimum of the model the decrease is its quadratic term. Momentum, or a rate above
+        # one, may promise less, or even an increase; what the model missed is then measured
+        # against that term.
+        unit = max(stats.predicted, stats.length**2 * model.bend / 2)
+        if unit <= self.ruler.rounding(batch, before):
             stats.notes.append("the predicted decrease is lost in rounding: the damping stays")
             return None
-        stats.ratio = stats.actual / stats.predicted
+        stats.ratio = 1 + (stats.actual - stats.predicted) / unit
         stats.rejected = not after - before <= self.damping.reject * abs(before)
         if stats.rejected:
             stats.step_norm = 0.0
-        return stats.ratio if stats.predicted >= 0 and not stats.rejected else -math.inf
+        return -math.inf if stats.rejected else stats.ratio
 
     def _losses(
         self,

@@ -36,6 +36,7 @@ def best(model: Module, criterion: Gaussian) -> NGD:
     return NGD(
         model,
         criterion,
+        momentum=0.0,
         step_length=PerLayer(),
         damping=Adaptive(start=0.1, up=2.0, down=0.25, least_alpha=math.inf, least_share=0.5),
         factors=Factors(source="propagated"),
@@ -140,6 +141,7 @@ def decay(config: Decay) -> Result:
         model,
         criterion,
         lr=config.rate,
+        momentum=0.0,
         step_length=EqualShare(),
         damping=Fixed(start=0.0),
         factors=Factors(source="propagated", memory=0.0),

@@ -1,0 +1,122 @@
+"""Averages of gradients over steps, for a direction that is not fitted to one batch."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Weight of the latest length in the average that steps may not exceed.
+_LATEST = 0.1
+
+
+class Momentum:
+    """ḡ ← ḡ + (g − ḡ)/W with W ← μW + 1, looked at one step ahead, as Nesterov's.
+
+    W is the number of batches that count, from one at the first step to 1/(1 − μ). The direction is
+    that of (μW ḡ + g)/(μW + 1), the average as it will be if the next gradient is this one again.
+    Averaging comes *before* the length is measured: along a direction that owes less to this batch
+    the quadratic model allows a longer step. μ is `factor`, or 1 − α after a step of length α: a
+    full step, α = 1, leaves nothing of the gradients before it that would still be true.
+
+    Lengths of single batches scatter, and with an average behind it one that is much too long is no
+    longer made good by the next gradient: so a step is at most as long as the last ten were on
+    (geometric) average.
+
+    Args:
+        factor: The largest μ.
+
+    Attributes:
+        values: ḡ by parameter, in the units of the last `.grad`.
+        weight: W.
+
+    Example:
+        >>> w = torch.zeros(1, requires_grad=True)
+        >>> momentum = Momentum(0.5)
+        >>> for slope in (2.0, 5.0):
+        ...     w.grad = torch.tensor([slope])
+        ...     with momentum.averaged([w], total=1.0):
+        ...         print(w.grad)
+        tensor([2.])
+        tensor([4.5714])
+        >>> momentum.values[w], w.grad
+        (tensor([4.]), tensor([5.]))
+    """
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self.values: dict[Tensor, Tensor] = {}
+        self.weight, self._mu = 0.0, factor
+        self._total = 1.0
+        self._lengths, self._log = 0, 0.0
+
+    @contextmanager
+    def averaged(self, params: Sequence[Tensor], total: float) -> Iterator[None]:
+        """Blend in the gradients, and put what comes out in their place for a `with` block.
+
+        Args:
+            params: The parameters.
+            total: What `.grad` is divided by to be that of the average loss.
+        """
+        held = {p: p.grad for p in params if p.grad is not None}
+        known = [p for p in held if p in self.values]
+        self.weight = self._mu * self.weight + 1
+        self._rescale(total)
+        if known:
+            values = [self.values[p] for p in known]
+            torch._foreach_lerp_(values, [held[p] for p in known], 1 / self.weight)
+        for p in held.keys() - self.values.keys():
+            self.values[p] = held[p].clone()
+        past = self.factor * self.weight
+        ahead = torch._foreach_lerp(
+            list(held.values()), [self.values[p] for p in held], past / (past + 1)
+        )
+        try:
+            for p, gradient in zip(held, ahead, strict=True):
+                p.grad = gradient
+            yield
+        finally:
+            for p, gradient in held.items():
+                p.grad = gradient
+
+    def _rescale(self, total: float) -> None:
+        """Bring the averages to the units of the present gradients."""
+        if self.values and total != self._total and total and self._total:
+            torch._foreach_mul_(list(self.values.values()), total / self._total)
+        self._total = total
+
+    def shorten(self, alpha: float) -> float:
+        """Return α, or the usual α if that is shorter."""
+        if not 0 < alpha < math.inf:
+            return alpha
+        self._lengths += 1
+        self._log += max(_LATEST, 1 / self._lengths) * (math.log(alpha) - self._log)
+        return min(alpha, math.exp(self._log))
+
+    def advance(self, length: float) -> None:
+        """Take note of the step's length; 0 if it was undone."""
+        self._mu = min(self.factor, max(0.0, 1 - length))
+
+    def state_dict(self, names: Mapping[Tensor, str]) -> dict[str, Any]:
+        """Return the averages by name, and numbers."""
+        return {
+            "weight": self.weight,
+            "mu": self._mu,
+            "total": self._total,
+            "lengths": self._lengths,
+            "log": self._log,
+            "values": {names[p]: value for p, value in self.values.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any], names: Mapping[Tensor, str]) -> None:
+        """Take a state."""
+        self.weight, self._mu, self._total = state["weight"], state["mu"], state["total"]
+        self._lengths, self._log = state["lengths"], state["log"]
+        kept = {name: p for p, name in names.items()}
+        self.values = {
+            kept[name]: torch.empty_like(kept[name]).copy_(value)
+            for name, value in state["values"].items()
+            if name in kept
+        }

@@ -43,7 +43,7 @@ class ConjugateGradients:
         """Take this damping."""
         self._damping = damping
 
-    def direction(self, batch: Batch, norms: Mapping[Tensor, float]) -> Direction:
+    def direction(self, batch: Batch, norms: Mapping[Tensor, float] | None) -> Direction:
         """Return the direction for the gradients that `.grad` holds.
 
         Args:

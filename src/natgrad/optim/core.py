@@ -130,9 +130,14 @@ class Core:
         return norms
 
     def direction(
-        self, batch: Batch, norms: dict[Tensor, float], stats: StepStatistics
+        self, batch: Batch, norms: dict[Tensor, float] | None, stats: StepStatistics
     ) -> Direction:
         """Return the direction for the gradients that `.grad` holds.
+
+        Args:
+            batch: The batch.
+            norms: Norms of the gradients; None if they are not of this batch alone.
+            stats: Takes the time.
 
         Raises:
             NonFiniteError: If it is NaN or infinite.

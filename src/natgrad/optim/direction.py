@@ -119,11 +119,12 @@ class Direction:
         Args:
             total: What `.grad` is divided by to be that of the average loss.
         """
+        found = []
         for part in self.parts:
             pairs = [(p.grad, d) for p, d in zip(part.params, part.dense(), strict=True)]
-            part.batch_slope = math.fsum(
-                float((g * d).sum()) / total for g, d in pairs if g is not None
-            )
+            found.append(torch.stack([(g * d).sum() for g, d in pairs if g is not None]).sum())
+        for part, slope in zip(self.parts, torch.stack(found).tolist(), strict=True):
+            part.batch_slope = slope / total
 
     @property
     def square(self) -> float:

@@ -254,7 +254,7 @@ class NGD(torch.optim.Optimizer):
         momentum = None if self._single(batch) else self._momentum
         average = momentum.averaged(self._params(), batch.total) if momentum else nullcontext()
         with average:
-            direction = self._core.direction(batch, norms, stats)
+            direction = self._core.direction(batch, None if momentum else norms, stats)
             if own is not None:
                 direction.weigh(own, batch.total)
         if momentum:

@@ -86,20 +86,21 @@ class BlockDiagonal:
             assert isinstance(keeper.inverse, Dense)
             world.send([keeper.inverse.matrix], owner)
 
-    def direction(self, batch: Batch, norms: Mapping[Tensor, float]) -> Direction:
+    def direction(self, batch: Batch, norms: Mapping[Tensor, float] | None) -> Direction:
         """Return the direction for the gradients that `.grad` holds.
 
         Args:
             batch: The batch.
-            norms: Norms of the gradients, by parameter.
+            norms: Norms of the gradients, by parameter; None if they are not of this batch alone,
+                and so never those of a single datum.
         """
-        single = batch.calls[0].single if batch.n == 1 else {}
+        single = batch.calls[0].single if batch.n == 1 and norms is not None else {}
         parts: list[Part] = []
         pending: list[tuple[list[Tensor], list[Tensor], Tensor]] = []
         for name, block in self.blocks.items():
             if not block.ready or block.layer.weight.grad is None:
                 continue
-            if isinstance(block, KroneckerBlock) and name in single:
+            if isinstance(block, KroneckerBlock) and norms is not None and name in single:
                 outer = block.outer(single[name], batch.total, norms)
                 if outer is not None:
                     parts.append(outer)

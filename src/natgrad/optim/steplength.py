@@ -31,10 +31,10 @@ class Quadratic:
 
     Example:
         >>> Quadratic().rows
-        250
+        125
     """
 
-    rows: int = 250
+    rows: int = 125
 
     def __post_init__(self) -> None:
         """Refuse an empty sample."""

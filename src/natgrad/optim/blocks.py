@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from natgrad.optim.damping import Split, ridges
 from natgrad.optim.direction import OuterPart
 from natgrad.optim.factors import Factor
 from natgrad.optim.inverses import Keeper, Solver
-from natgrad.optim.layers import Layer
+from natgrad.optim.layers import Layer, LinearLayer
 from natgrad.optim.ranks import World
 
 
@@ -117,7 +116,7 @@ class KroneckerBlock:
         """
         weight, bias = self.layer.weight, self.layer.bias
         rows = self.layer.input_rows(x)
-        if len(rows) != 1 or weight.ndim != 2 or weight.grad is None:
+        if len(rows) != 1 or type(self.layer) is not LinearLayer or weight.grad is None:
             return None
         row = rows[0].to(weight.dtype)
         if bias is not None and bias.grad is not None:
@@ -126,9 +125,7 @@ class KroneckerBlock:
             peak = int(row.abs().argmax())
             e = weight.grad[:, peak] / row[peak] if float(row[peak]) else 0 * weight.grad[:, peak]
         size = math.sqrt(float(torch.dot(e, e)) * float(torch.dot(row, row)))
-        same = partial(math.isclose, size, rel_tol=1e-4, abs_tol=1e-30)
-        # A norm summed over millions of entries in one go may itself be off by more than that.
-        if not same(norms[weight]) and not same(float(weight.grad.norm(dim=1).norm())):
+        if not math.isclose(size, norms[weight], rel_tol=1e-4, abs_tol=1e-30):
             return None
         row = row if bias is None else torch.cat([row, row.new_ones(1)])
         e = e / total
@@ -136,7 +133,8 @@ class KroneckerBlock:
         assert self.right.inverse is not None
         u = self.left.inverse.left(e[:, None])[:, 0]
         v = self.right.inverse.right(row[None])[0]
-        return OuterPart(self.layer.parameters, u, v, float(e @ u) * float(row @ v))
+        slope = float(e @ u) * float(row @ v)
+        return OuterPart(self.layer.module, self.layer.parameters, u, v, slope)
 
     def set(self, inputs: Tensor, errors: Tensor) -> None:
         """Replace both factors."""

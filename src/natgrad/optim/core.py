@@ -187,7 +187,7 @@ def _refuse_non_finite(
 ) -> dict[Tensor, float]:
     """Return the norm of every gradient, unless one of them or the loss is not finite."""
     moved = [p for p in params if p.grad is not None]
-    found = torch._foreach_norm([p.grad for p in moved if p.grad is not None])
+    found = [_norm(p.grad) for p in moved if p.grad is not None]
     norms = torch.stack([n.double().cpu() for n in found]).tolist() if moved else []
     stats.gradient_norm = math.hypot(*norms) / batch.total if batch.total else math.nan
     for name, value in (("loss", stats.loss), ("gradient", stats.gradient_norm)):
@@ -198,3 +198,10 @@ def _refuse_non_finite(
                 "in the batch; skip it, or continue from a checkpoint with more damping."
             )
     return dict(zip(moved, norms, strict=True))
+
+
+def _norm(g: Tensor) -> Tensor:
+    """Return ‖g‖, by rows: millions of squares added up in one go lose digits."""
+    rows = torch.linalg.vector_norm(g.flatten(1), dim=1) if g.ndim > 1 else g
+    norm: Tensor = torch.linalg.vector_norm(rows)
+    return norm

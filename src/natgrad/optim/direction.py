@@ -1,10 +1,12 @@
 """A direction in the space of parameters, block by block."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 
 
 class Part:
@@ -17,15 +19,26 @@ class Part:
 
     Attributes:
         batch_slope: gᵀd with g the gradient of this batch, which differs under `Momentum`.
+        disturbed: Parameters that `nudged` leaves changed in their last bits.
     """
 
     def __init__(self, params: Sequence[Tensor], tensors: Sequence[Tensor], slope: float) -> None:
         self.params, self.tensors = list(params), list(tensors)
         self.slope = self.batch_slope = slope
+        self.disturbed = self.params
 
     def move(self, length: float) -> None:
         """Step θ ← θ − length · d."""
         torch._foreach_add_(self.params, self.tensors, alpha=-length)
+
+    @contextmanager
+    def nudged(self, length: float) -> Iterator[None]:
+        """Have the model run as at θ − length · d, for the time of a `with` block."""
+        self.move(length)
+        try:
+            yield
+        finally:
+            self.move(-length)
 
     def square(self) -> float:
         """Return ‖d‖²."""
@@ -49,15 +62,19 @@ class OuterPart(Part):
     """A block whose direction is u vᵀ, kept as two vectors: what a single datum leaves.
 
     Args:
-        params: A weight of shape `(n_out, fan_in)`, and the bias if there is one.
+        module: The linear layer.
+        params: Its weight, shape `(n_out, fan_in)`, and the bias if that is trained.
         u: Left vector, `(n_out,)`.
         v: Right vector, `(n_in,)`, the bias's entry last.
         slope: gᵀd.
     """
 
-    def __init__(self, params: Sequence[Tensor], u: Tensor, v: Tensor, slope: float) -> None:
+    def __init__(
+        self, module: Module, params: Sequence[Tensor], u: Tensor, v: Tensor, slope: float
+    ) -> None:
         super().__init__(params, [], slope)
-        self.u, self.v = u, v
+        self.module, self.u, self.v = module, u, v
+        self.disturbed = []
 
     def move(self, length: float) -> None:
         """Step θ ← θ − length · u vᵀ."""
@@ -65,6 +82,23 @@ class OuterPart(Part):
         self.params[0].addr_(self.u, self.v[:fan_in], alpha=-length)
         for bias in self.params[1:]:
             bias.addcmul_(self.u, self.v[fan_in], value=-length)
+
+    @contextmanager
+    def nudged(self, length: float) -> Iterator[None]:
+        """Have the model run as at θ − length · u vᵀ; the layer's outputs move, not its weights."""
+        fan_in = self.params[0].shape[1]
+        v, bias = self.v[:fan_in], self.v[fan_in:]
+        u = -length * self.u
+
+        def shift(_: Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            along = inputs[0] @ v + (bias if len(bias) else 0.0)
+            return torch.addcmul(output, along[..., None], u)
+
+        handle = self.module.register_forward_hook(shift, prepend=True)
+        try:
+            yield
+        finally:
+            handle.remove()
 
     def square(self) -> float:
         """Return ‖u‖²‖v‖²."""
@@ -97,6 +131,11 @@ class Direction:
     def params(self) -> list[Tensor]:
         """Return the parameters that move."""
         return [p for part in self.parts for p in part.params]
+
+    @property
+    def disturbed(self) -> list[Tensor]:
+        """Return the parameters that `nudged` leaves changed in their last bits."""
+        return [p for part in self.parts for p in part.disturbed]
 
     @property
     def depth(self) -> int:
@@ -135,6 +174,14 @@ class Direction:
         """Step θ ← θ − length · d."""
         for part in self.parts:
             part.move(length)
+
+    @contextmanager
+    def nudged(self, length: float) -> Iterator[None]:
+        """Have the model run as at θ − length · d, for the time of a `with` block."""
+        with ExitStack() as stack:
+            for part in self.parts:
+                stack.enter_context(part.nudged(length))
+            yield
 
     def rescale(self, shares: Sequence[float]) -> None:
         """Multiply every part by its share."""

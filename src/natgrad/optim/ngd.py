@@ -16,7 +16,6 @@ from natgrad.optim.batch import Batch
 from natgrad.optim.build import Method, as_damping, check
 from natgrad.optim.core import Core
 from natgrad.optim.damping import Adaptive, Damping
-from natgrad.optim.direction import Direction
 from natgrad.optim.factors import Factors
 from natgrad.optim.groups import decay, divide, rates
 from natgrad.optim.inverses import Solver
@@ -157,8 +156,7 @@ class NGD(torch.optim.Optimizer):
         )
         params = self._params()
         self._average = None if weight_average is None else WeightAverage(params, weight_average)
-        self._before = [torch.empty_like(p) for p in params]
-        self._place = {p: held for p, held in zip(params, self._before, strict=True)}
+        self._place = {p: torch.empty_like(p) for p in params}
         self._value: float = self.damping.start
         self._fresh_share = 0.0  # at the last refresh
         self._share_sum = 0.0  # over the steps since
@@ -237,7 +235,7 @@ class NGD(torch.optim.Optimizer):
             step=self._core.steps + 1, damping=self._value, refreshed=capture.wanted
         )
         self.statistics, capture.paused = stats, True
-        off = torch.autocast(next(iter(self._before)).device.type, enabled=False)
+        off = torch.autocast(next(iter(self._place)).device.type, enabled=False)
         try:
             stats.loss = batch.loss()
             if stats.loss is None and loss is not None:
@@ -259,11 +257,12 @@ class NGD(torch.optim.Optimizer):
                 direction.weigh(own, batch.total)
         if momentum:
             direction.meet(batch.total)
-        before = self._save(direction)
+        kept = direction.params if stats.refreshed else direction.disturbed
+        self._save(kept)
         with stats.timed("length"):
             model = self._trial.lengthen(batch, direction, rate, stats)
         with stats.timed("update"):
-            torch._foreach_copy_(direction.params, before)
+            self._restore(kept)
             direction.move(stats.length)
         ratio = None
         if stats.refreshed:
@@ -271,7 +270,7 @@ class NGD(torch.optim.Optimizer):
                 ratio = self._trial.judge(batch, model, closure, self._params(), stats)
         self._adapt(ratio, stats, direction.depth)
         if stats.rejected:
-            torch._foreach_copy_(direction.params, before)
+            self._restore(kept)
         else:
             decay(self.param_groups)
         stale = stats.rejected or stats.share < _STALE * self._fresh_share
@@ -318,11 +317,15 @@ class NGD(torch.optim.Optimizer):
             )
         return float(self.scaler.get_scale())
 
-    def _save(self, direction: Direction) -> list[Tensor]:
-        """Copy the parameters that will move, into buffers that stay."""
-        before = [self._place[p] for p in direction.params]
-        torch._foreach_copy_(before, direction.params)
-        return before
+    def _save(self, params: list[Tensor]) -> None:
+        """Copy parameters into buffers that stay."""
+        if params:
+            torch._foreach_copy_([self._place[p] for p in params], params)
+
+    def _restore(self, params: list[Tensor]) -> None:
+        """Put back what was saved."""
+        if params:
+            torch._foreach_copy_(params, [self._place[p] for p in params])
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

@@ -59,7 +59,7 @@ class Ruler:
     def model(self, batch: Batch, direction: Direction, damping: float) -> QuadraticModel | None:
         """Return the quadratic model along a direction; None if it cannot be had.
 
-        May leave the parameters a little way along the direction.
+        May change the direction's `disturbed` parameters in their last bits.
 
         Args:
             batch: The batch.
@@ -76,7 +76,7 @@ class Ruler:
             return self._shares(batch, pieces, direction, damping)
         exact = pieces[0].output.dtype == pieces[0].call.output.dtype  # not under autocast
         everything = batch.first(None) if exact and rows and rows < batch.n else pieces
-        epsilon = self._nudge(pieces, direction, batch)
+        epsilon = self._epsilon(pieces, direction, batch)
         found = self._along(batch, pieces, direction, damping, epsilon)
         missed = direction.batch_slope - found.slope
         if everything is not pieces and not -1 < missed / direction.slope < 0.5:
@@ -90,9 +90,7 @@ class Ruler:
         """Rescale every part to its share, and return the model of a unit step."""
         velocities: list[list[Tensor]] = []
         for part in direction.parts:
-            epsilon = self._nudge(pieces, part, batch)
-            velocities.append([(p.output - p.outputs_again()) / epsilon for p in pieces])
-            part.move(-epsilon)
+            velocities.append(_velocities(pieces, part, self._epsilon(pieces, part, batch)))
         gram = torch.zeros(len(velocities), len(velocities), dtype=torch.float64)
         for i, piece in enumerate(pieces):
             flat = torch.stack([v[i].reshape(-1) for v in velocities]).double()
@@ -118,8 +116,8 @@ class Ruler:
         now = [p.sum_of_losses(self.likelihood, p.outputs_again()) for p in pieces]
         return batch.average(before, pieces), batch.average(now, pieces)
 
-    def _nudge(self, pieces: list[Piece], direction: Direction | Part, batch: Batch) -> float:
-        """Move the parameters by −εd and return ε, for difference quotients of the outputs.
+    def _epsilon(self, pieces: list[Piece], direction: Direction | Part, batch: Batch) -> float:
+        """Return how far to go along d for difference quotients of the outputs.
 
         ε moves the outputs by 10 √eps of their own size, in the likelihood's metric, where the
         blocks expect a squared velocity of gᵀd: small enough to be a derivative, large enough to
@@ -128,9 +126,7 @@ class Ruler:
         small = 10 * math.sqrt(torch.finfo(pieces[0].output.dtype).eps)
         slope = direction.slope
         size = self._size(batch, pieces)
-        epsilon = min(small * math.sqrt(1 + size / slope), 1.0) if slope > 0 else small
-        direction.move(epsilon)
-        return epsilon
+        return min(small * math.sqrt(1 + size / slope), 1.0) if slope > 0 else small
 
     def _along(
         self,
@@ -142,8 +138,8 @@ class Ruler:
     ) -> QuadraticModel:
         """Return the model over pieces, whose outputs at θ the training pass has left."""
         bends, slopes = [], []
-        for piece in pieces:
-            velocity = (piece.output - piece.outputs_again()) / epsilon
+        velocities = _velocities(pieces, direction, epsilon)
+        for piece, velocity in zip(pieces, velocities, strict=True):
             product = self.likelihood.fisher_product(piece.output, velocity)
             bends.append(float((velocity * product).sum()))
             if piece.call.y is not None:
@@ -168,6 +164,12 @@ class Ruler:
         outputs = [p.output for p in pieces]
         sums = [float((f * self.likelihood.fisher_product(f, f)).sum()) for f in outputs]
         return batch.average(sums, pieces)
+
+
+def _velocities(pieces: list[Piece], direction: Direction | Part, epsilon: float) -> list[Tensor]:
+    """Return J d for every piece, by the difference quotient of the outputs."""
+    with direction.nudged(epsilon):
+        return [(piece.output - piece.outputs_again()) / epsilon for piece in pieces]
 
 
 def equal_shares(direction: Direction) -> QuadraticModel:

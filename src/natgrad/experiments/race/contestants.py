@@ -24,7 +24,7 @@ _RATES: dict[str, Bounds] = {
     "SOAP": (1e-3, 1e-2),
     "Shampoo": (1e-4, 2e-3),
     PUBLISHED: (0.5, 2.0),
-    DEFAULT: (0.5, 1.25),
+    DEFAULT: (0.8, 1.25),  # a factor on lengths that are the best by the quadratic model already
 }
 _PLAIN_RATES: dict[str, dict[str, Bounds]] = {
     "SGD": {

@@ -5,6 +5,7 @@ import torch
 from torch.nn import Linear, Sequential, Tanh
 
 from natgrad import Gaussian
+from natgrad.experiments.race.problems import load
 from natgrad.optim import NGD, EqualShare, Quadratic
 from natgrad.optim.direction import OuterPart
 from natgrad.optim.statistics import StepStatistics
@@ -100,3 +101,17 @@ def test_single_data_with_groups_of_their_own():
         ends.append(weights_of(model))
     for a, b in zip(*ends, strict=True):
         assert_near(a, b, 1e-9)
+
+
+@pytest.mark.parametrize("seed", [102, 103])
+def test_single_data_do_not_undo_each_other(seed):
+    """A table, one row at a time; full lengths end hundreds of times above where they begin."""
+    pytest.importorskip("sklearn")
+    problem = load("table")
+    model, criterion = problem.make(seed), Gaussian()
+    optimizer = NGD(model, criterion)
+    order = torch.randperm(len(problem.train), generator=torch.Generator().manual_seed(seed))
+    for rows in order.split(1):
+        backward(model, criterion, *problem.batch(problem.train, rows))
+        optimizer.step()
+    assert problem.score(model, problem.validation)[0] < 0.65  # the outcome's own variance is one

@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -460,7 +461,8 @@ def test_a_step_that_nobody_judges_promises_no_more_than_the_loss(loss, judged, 
 
     stats = StepStatistics(step=1, loss=loss, refreshed=judged)
     direction = Direction([Part([torch.zeros(1)], [torch.ones(1)], slope=8.0)])
-    Trial(Stub(), Adaptive(), None, foreign=foreign).lengthen(None, direction, 1.0, stats)
+    batch = SimpleNamespace(n=2)
+    Trial(Stub(), Adaptive(), None, foreign=foreign).lengthen(batch, direction, 1.0, stats)
     assert stats.length == pytest.approx(length)
     assert stats.predicted == pytest.approx(4.0 if length == 1 else loss)
     assert len(stats.notes) == (length < 1)

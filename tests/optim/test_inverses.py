@@ -15,7 +15,7 @@ from natgrad.optim.inverses import (
     by_low_rank,
     by_woodbury,
 )
-from natgrad.optim.moments import add_gram, symmetric
+from natgrad.optim.moments import Gram, add_gram, symmetric
 from tests.helpers import F64, assert_near, pinv, randn
 from tests.optim.nets import mlp, seeded, train
 
@@ -27,6 +27,22 @@ def moment(n: int, rows: int, seed: int) -> Tensor:
 
 def inverse(matrix: Tensor, ridge: float) -> Tensor:
     return torch.linalg.inv(matrix + ridge * torch.eye(len(matrix), dtype=matrix.dtype))
+
+
+@pytest.mark.parametrize("ones", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 9])
+def test_few_rows_stand_for_their_sum(rows, ones):
+    """In sums, multiples and averages alike; their number only decides how it is done."""
+    x = randn(rows, 19, seed=1)
+    full = torch.cat([x, torch.ones(rows, 1, dtype=F64)], dim=1) if ones else x
+    truth, other = full.mT @ full, moment(full.shape[1], 30, seed=2)
+    gram = Gram.of(x, ones=ones)
+    assert (gram.rows is not None) == (rows <= 2)
+    assert_near(symmetric(gram.times(0.3).summed()), 0.3 * truth, 1e-12)
+    assert_near(symmetric(gram.plus(Gram(total=other)).summed()), truth + other, 1e-12)
+    average = other.clone()
+    gram.blend(average, 0.2)
+    assert_near(symmetric(average), 0.8 * other + 0.2 * truth, 1e-12)
 
 
 @pytest.mark.parametrize("n", [3, 127, 128, 129, 300])
@@ -98,7 +114,7 @@ def test_low_rank_bounds_the_rest_by_its_mean():
 
 
 def updated(factor: Factor, x: Tensor) -> None:
-    factor.update(torch.tril(x.mT @ x / len(x)), x / len(x) ** 0.5, n=len(x))
+    factor.update(Gram(rows=x / len(x) ** 0.5), n=len(x))
 
 
 def test_sherman_morrison_follows_an_adaptive_damping():
@@ -133,7 +149,7 @@ def test_many_rows_are_factorised():
 
 def test_nothing_is_done_twice():
     factor, keeper = Factor(memory=0), Keeper()
-    factor.update(moment(4, 9, seed=11), n=9)
+    factor.update(Gram(total=moment(4, 9, seed=11)), n=9)
     keeper.refresh(factor, 0.1)
     held = keeper.inverse
     keeper.refresh(factor, 0.1)

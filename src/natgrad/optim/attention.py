@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 from torch.nn import Module, MultiheadAttention, Parameter
 
-from natgrad.optim.layers import Layer, LinearLayer, wide, with_ones
+from natgrad.optim.layers import Layer, LinearLayer, wide
+from natgrad.optim.moments import Gram, with_ones
 
 # Nodes of the graph to look at between an attention's output and its projections.
 _FAR = 400
@@ -38,16 +39,16 @@ class AttentionLayer(LinearLayer):
     def _stacked(self, e: Tensor) -> Tensor:
         return wide(self.error_rows(e)).reshape(-1, 3, self.shape[1]).transpose(0, 1)
 
-    def sum_inputs(self, x: Tensor, n: int) -> tuple[Tensor, int, Tensor | None]:
+    def sum_inputs(self, x: Tensor, n: int) -> tuple[Gram, int]:
         """Return Σ x̄ x̄ᵀ, the same for all three."""
         rows = wide(self.input_rows(x))
         rows = with_ones(rows) if self.bias is not None else rows
-        return (rows.mT @ rows).expand(3, -1, -1).contiguous(), len(rows), None
+        return Gram(total=(rows.mT @ rows).expand(3, -1, -1).contiguous()), len(rows)
 
-    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> tuple[Tensor, Tensor | None]:
+    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
         """Return Σ e eᵀ of queries, keys and values."""
         rows = self._stacked(e)
-        return rows.mT @ rows, None
+        return Gram(total=rows.mT @ rows)
 
     def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
         """Return Σ e² x̄² over rows of each."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from natgrad.optim.direction import OuterPart
 from natgrad.optim.factors import Factor
 from natgrad.optim.inverses import Keeper, Solver
 from natgrad.optim.layers import Layer, LinearLayer
+from natgrad.optim.moments import Gram
 from natgrad.optim.ranks import World
 
 
@@ -64,13 +66,11 @@ class KroneckerBlock:
         seen = [call.moments[self.layer.name] for call in calls]
         (rows,) = world.sum([sum(w * m.rows for w, m in zip(weights, seen, strict=True))])
         per_row = [w / rows for w in weights]
-        inputs = _average([(m.inputs, m.input_rows) for m in seen], per_row)
-        self.inputs.update(*_together(world, inputs), n=batch.n)
+        self.inputs.update(_average([m.inputs for m in seen], per_row, world), n=batch.n)
         if not seen[0].constant_errors:
-            errors = _average([(m.errors, m.error_rows) for m in seen], weights)
-            self.errors.update(*_together(world, errors), n=batch.n)
+            self.errors.update(_average([m.errors for m in seen], weights, world), n=batch.n)
         elif not self.errors.constant and seen[0].errors is not None:
-            self.errors.fix(seen[0].errors / calls[0].n)
+            self.errors.fix(seen[0].errors.summed() / calls[0].n)
 
     def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
         """Invert both factors under this damping, or make room for the inverses.
@@ -188,9 +188,8 @@ class DiagonalBlock:
 
     def update(self, batch: Batch) -> None:
         """Blend in the squares of a batch."""
-        seen = [(call.moments[self.layer.name].squares, None) for call in batch.calls]
-        squares = _together(batch.world, _average(seen, batch.weights))
-        self.squares.update(*squares, n=batch.n)
+        seen = [Gram(total=call.moments[self.layer.name].squares) for call in batch.calls]
+        self.squares.update(_average(seen, batch.weights, batch.world), n=batch.n)
 
     def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
         """Take this damping."""
@@ -213,21 +212,12 @@ class DiagonalBlock:
         self._damping = state["damping"]
 
 
-def _average(
-    sums: Sequence[tuple[Tensor | None, Tensor | None]], weights: Sequence[float]
-) -> tuple[Tensor, Tensor | None]:
-    """Return the weighted sum, and its rows if it came from one call."""
-    total, rows = sums[0]
-    assert total is not None
-    total = total.mul_(weights[0])
-    for (more, _), weight in zip(sums[1:], weights[1:], strict=True):
-        assert more is not None
-        total.add_(more, alpha=weight)
-    scaled = rows * weights[0] ** 0.5 if rows is not None and len(sums) == 1 else None
-    return total, scaled
-
-
-def _together(world: World, found: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
-    """Return a sum over processes, and the rows if there is one process."""
-    world.add_up([found[0]])
-    return found if world.size == 1 else (found[0], None)
+def _average(sums: Sequence[Gram | None], weights: Sequence[float], world: World) -> Gram:
+    """Return the weighted sum, over all processes."""
+    pairs = zip(sums, weights, strict=True)
+    first, *rest = [gram.times(weight) for gram, weight in pairs if gram is not None]
+    found = reduce(Gram.plus, rest, first)
+    if world.size > 1:
+        found = Gram(total=found.summed())
+        world.add_up([found.summed()])
+    return found

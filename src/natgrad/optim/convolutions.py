@@ -4,7 +4,8 @@ from torch import Tensor
 from torch.nn import Conv1d, Conv2d, Module
 from torch.nn.functional import pad, unfold
 
-from natgrad.optim.layers import Layer, wide, with_ones
+from natgrad.optim.layers import Layer, wide
+from natgrad.optim.moments import Gram, with_ones
 
 
 class ConvLayer(Layer):
@@ -58,16 +59,16 @@ class GroupedConvLayer(ConvLayer):
         each = rows.reshape(len(rows), self.groups, -1, rows.shape[2])
         return each.permute(1, 0, 3, 2).flatten(1, 2)
 
-    def sum_inputs(self, x: Tensor, n: int) -> tuple[Tensor, int, Tensor | None]:
+    def sum_inputs(self, x: Tensor, n: int) -> tuple[Gram, int]:
         """Return Σ x̄ x̄ᵀ of every group, and how many rows each has."""
         rows = self._stacked(self.patches(x), n, mean=True)
         rows = with_ones(rows) if self.bias is not None else rows
-        return rows.mT @ rows, rows.shape[1], None
+        return Gram(total=rows.mT @ rows), rows.shape[1]
 
-    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> tuple[Tensor, Tensor | None]:
+    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
         """Return Σ e eᵀ of every group."""
         rows = self._stacked(self._batched(e).flatten(2), n, mean=False)
-        return rows.mT @ rows, None
+        return Gram(total=rows.mT @ rows)
 
     def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
         """Return Σ e² x̄² over rows of every group."""

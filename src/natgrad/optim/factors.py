@@ -7,6 +7,7 @@ from torch import Tensor
 
 from natgrad.errors import InvalidInputError
 from natgrad.optim.layers import Sharing, wide
+from natgrad.optim.moments import Gram
 from natgrad.optim.sources import Source
 
 
@@ -87,20 +88,19 @@ class Factor:
         self.change: tuple[Tensor, float] | None = None
         self._past = 0.0
 
-    def update(self, fresh: Tensor, rows: Tensor | None = None, *, n: float) -> None:
+    def update(self, fresh: Gram, *, n: float) -> None:
         """Blend in the average over n new data.
 
         Args:
-            fresh: The average, lower triangle; kept, not copied.
-            rows: R with RᵀR = fresh, if there are few.
+            fresh: The average; kept, not copied.
             n: How many data it averages.
         """
         weight = 1.0 if self.matrix is None else n / (n + self._past)
         if self.matrix is None or weight == 1:
-            self.matrix = fresh
+            self.matrix = fresh.summed()
         else:
-            self.matrix.lerp_(fresh, weight)
-        self.change = None if rows is None else (rows * weight**0.5, weight)
+            fresh.blend(self.matrix, weight)
+        self.change = None if fresh.rows is None else (fresh.rows * weight**0.5, weight)
         self._past = min(self._past + n, self.memory)
         self.version += 1
 

@@ -12,8 +12,8 @@ from natgrad.errors import ShapeError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim.coverage import Coverage
 from natgrad.optim.factors import Factors
-from natgrad.optim.inverses import FEW_ROWS
-from natgrad.optim.layers import Layer, LinearLayer, wide, with_ones
+from natgrad.optim.layers import Layer, LinearLayer, wide
+from natgrad.optim.moments import Gram
 from natgrad.optim.sources import output_errors
 
 
@@ -31,21 +31,17 @@ class Moments:
 
     Attributes:
         rows: Number of rows.
-        inputs: Σ x xᵀ over rows, lower triangle.
-        errors: Σ e eᵀ over rows, lower triangle, unreduced.
+        inputs: Σ x xᵀ over rows.
+        errors: Σ e eᵀ over rows, unreduced.
         squares: Σ e² x² over rows, in the shape of the layer's matrix.
         constant_errors: Whether the error factor never changes; `errors` is None once it is known.
-        input_rows: The inputs themselves, with a one appended for a bias, if there are few.
-        error_rows: The errors themselves, if there are few.
     """
 
     rows: int = 0
-    inputs: Tensor | None = None
-    errors: Tensor | None = None
+    inputs: Gram | None = None
+    errors: Gram | None = None
     squares: Tensor | None = None
     constant_errors: bool = False
-    input_rows: Tensor | None = None
-    error_rows: Tensor | None = None
 
 
 class Gather:
@@ -134,11 +130,9 @@ class Gather:
             if self.squares:
                 moments.rows += len(layer.input_rows(visit.x))
                 continue
-            fresh, count, rows = layer.sum_inputs(visit.x, n)
-            moments.inputs = fresh if moments.inputs is None else moments.inputs.add_(fresh)
+            fresh, count = layer.sum_inputs(visit.x, n)
+            moments.inputs = fresh if moments.inputs is None else moments.inputs.plus(fresh)
             moments.rows += count
-            if len(visits) == 1 and rows is not None and count <= FEW_ROWS * layer.shape[-1]:
-                moments.input_rows = with_ones(rows) if layer.bias is not None else rows.clone()
         return moments
 
     def _check_rows(self, moments: Mapping[str, Moments], n: int) -> None:
@@ -168,16 +162,8 @@ class Gather:
             fresh = layer.sum_squares(e, visit.x, n)
             moments.squares = fresh if moments.squares is None else moments.squares + fresh
             return
-        fresh, rows = layer.sum_errors(e, visit.x, n)
-        if moments.errors is None:
-            moments.errors = fresh
-            few = self.factors.source == "sampled" and self.factors.samples == 1
-            few = few and rows is not None and len(rows) == moments.rows
-            if few and rows is not None and len(rows) <= FEW_ROWS * layer.shape[-2]:
-                moments.error_rows = rows
-        else:
-            moments.errors.add_(fresh)
-            moments.error_rows = None
+        errors = layer.sum_errors(e, visit.x, n)
+        moments.errors = errors if moments.errors is None else moments.errors.plus(errors)
 
     def _output_layer(self, output: Tensor, visits: Mapping[str, Sequence[Visit]]) -> str | None:
         """Return the linear layer whose outputs the likelihood sees directly, if there is one."""
@@ -197,4 +183,4 @@ class Gather:
     ) -> None:
         moments.constant_errors = likelihood.constant_fisher
         if not (moments.constant_errors and name in self.settled):
-            moments.errors = len(output) * wide(likelihood.mean_fisher(output))
+            moments.errors = Gram(total=len(output) * wide(likelihood.mean_fisher(output)))

@@ -21,12 +21,10 @@ from natgrad.linalg import cholesky, default_rtol
 from natgrad.linalg.lstsq import widen
 from natgrad.optim.factors import Factor
 from natgrad.optim.layers import wide
-from natgrad.optim.moments import symmetric
+from natgrad.optim.moments import FEW_ROWS, symmetric
 
 Solver = Literal["auto", "cholesky", "eigen", "woodbury", "low_rank"]
 
-# Ratio of the costs above: rows beyond this fraction of the side are too many for Woodbury.
-FEW_ROWS = 0.2
 # The ridge inside an updated inverse may differ from the one wanted by this factor either way; by
 # the larger one while the updates since the last factorisation have cost less than another.
 _RIDGE_SLACK, _EARLY_SLACK = 2.0, 10.0
@@ -151,7 +149,7 @@ def _power(values: Tensor, power: float) -> Tensor:
 
 
 def by_woodbury(inverse: Tensor, rows: Tensor, weight: float) -> Tensor:
-    """Return ((1 − w) M + RᵀR)⁻¹ from M⁻¹, for w < 1.
+    """Return ((1 − w) M + RᵀR)⁻¹ from M⁻¹, which it overwrites, for w < 1.
 
     Example:
         >>> by_woodbury(torch.eye(2), torch.tensor([[1.0, 0.0]]), 0.5)
@@ -161,8 +159,8 @@ def by_woodbury(inverse: Tensor, rows: Tensor, weight: float) -> Tensor:
     if len(rows) == 1:  # Sherman–Morrison, in one pass over the inverse
         v, kept_weight = inverse @ rows[0], 1 - weight
         scale = kept_weight * (kept_weight + float(rows[0] @ v))
-        return torch.addr(inverse, v, v, beta=1 / kept_weight, alpha=-1 / scale)
-    kept = inverse / (1 - weight)
+        return inverse.addr_(v, v, beta=1 / kept_weight, alpha=-1 / scale)
+    kept = inverse.div_(1 - weight)
     along = rows @ kept
     small = along @ rows.mT
     small.diagonal().add_(1.0)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from natgrad.optim.moments import add_gram
+from natgrad.optim.moments import Gram, with_ones
 
 Sharing = Literal["expand", "reduce"]
 """How the positions at which one datum uses a weight are counted."""
@@ -74,30 +74,25 @@ class Layer(ABC):
         each = rows.reshape(n, -1, rows.shape[-1])
         return each.mean(1) if mean else each.sum(1)
 
-    def sum_inputs(self, x: Tensor, n: int) -> tuple[Tensor, int, Tensor | None]:
-        """Return Σ x̄ x̄ᵀ over rows, lower triangle; how many rows; and the rows without ones.
+    def sum_inputs(self, x: Tensor, n: int) -> tuple[Gram, int]:
+        """Return Σ x̄ x̄ᵀ over rows, and how many rows there are.
 
         Args:
             x: What entered the layer.
             n: Number of data of the batch.
         """
         rows = self.reduced(wide(self.input_rows(x)), n, mean=True)
-        total = rows.new_zeros(self.shape[-1], self.shape[-1])
-        add_gram(total, rows, ones=self.bias is not None)
-        return total, len(rows), rows
+        return Gram.of(rows, ones=self.bias is not None), len(rows)
 
-    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> tuple[Tensor, Tensor | None]:
-        """Return Σ e eᵀ over rows, lower triangle, and the rows.
+    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
+        """Return Σ e eᵀ over rows.
 
         Args:
             e: What came back to the layer's output.
             x: What entered the layer.
             n: Number of data of the batch.
         """
-        rows = self.reduced(wide(self.error_rows(e)), n, mean=False)
-        total = rows.new_zeros(self.shape[-2], self.shape[-2])
-        add_gram(total, rows)
-        return total, rows
+        return Gram.of(self.reduced(wide(self.error_rows(e)), n, mean=False))
 
     def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
         """Return Σ e² x̄² over rows, in the shape of W̄."""
@@ -145,8 +140,3 @@ class LinearLayer(Layer):
 def wide(rows: Tensor) -> Tensor:
     """Return rows in float32 or wider."""
     return rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
-
-
-def with_ones(rows: Tensor) -> Tensor:
-    """Return rows with a one appended to each."""
-    return torch.cat([rows, rows.new_ones(*rows.shape[:-1], 1)], dim=-1)

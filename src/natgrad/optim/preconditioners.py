@@ -146,7 +146,7 @@ class BlockDiagonal:
         for call, weight in zip(batch.calls, batch.weights, strict=True):
             moments = call.moments[chain.layers[0].name]
             assert moments.inputs is not None
-            self._sigma.update(moments.inputs / moments.rows, n=weight * call.n * batch.n)
+            self._sigma.update(moments.inputs.times(1 / moments.rows), n=weight * call.n * batch.n)
         assert self._sigma.matrix is not None
         outputs = torch.cat([call.output for call in batch.calls])
         found = chain.factors(self._sigma.matrix, likelihood.mean_fisher(outputs))

@@ -16,6 +16,7 @@ from torch.nn import (
 from torch.nn import functional as F
 
 from natgrad.optim.layers import Layer, wide
+from natgrad.optim.moments import Gram
 
 # A vector of parameters longer than this has a diagonal block instead of a full one.
 LARGEST_FULL_BLOCK = 1024
@@ -44,10 +45,10 @@ class EmbeddingLayer(Layer):
         """Return errors with leading dimensions flattened."""
         return e.reshape(-1, e.shape[-1])
 
-    def sum_inputs(self, x: Tensor, n: int) -> tuple[Tensor, int, Tensor | None]:
+    def sum_inputs(self, x: Tensor, n: int) -> tuple[Gram, int]:
         """Return how often each entry was looked up, the diagonal of Σ x xᵀ."""
         counts = torch.bincount(x.reshape(-1), minlength=self.shape[1])
-        return counts.to(wide(self.weight).dtype), x.numel(), None
+        return Gram(total=counts.to(wide(self.weight).dtype)), x.numel()
 
     def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
         """Return Σ e² over the rows that looked up each entry."""
@@ -92,9 +93,9 @@ class NormLayer(Layer):
         """Return errors with leading dimensions flattened."""
         return e.reshape(len(e), -1)
 
-    def sum_inputs(self, x: Tensor, n: int) -> tuple[Tensor, int, Tensor | None]:
+    def sum_inputs(self, x: Tensor, n: int) -> tuple[Gram, int]:
         """Return n, the second moment of ones."""
-        return torch.full((1,), float(n), dtype=wide(x).dtype, device=x.device), n, None
+        return Gram(total=torch.full((1,), float(n), dtype=wide(x).dtype, device=x.device)), n
 
     def gradients(self, e: Tensor, x: Tensor, n: int) -> Tensor:
         """Return every datum's gradient, `(n, numbers)`; of every position if data are mixed."""
@@ -108,12 +109,12 @@ class NormLayer(Layer):
             found = [t.reshape(lead, -1, self.weight.numel()).sum(1) for t in (e * unit, e)]
         return found[0] if self.bias is None else torch.cat(found, dim=1)
 
-    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> tuple[Tensor, Tensor | None]:
+    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
         """Return the second moment of the data's gradients, or its diagonal."""
         rows = self.gradients(e, x, n)
         if not self.full:
-            return rows.square().sum(0), None
-        return rows.mT @ rows, None
+            return Gram(total=rows.square().sum(0))
+        return Gram(total=rows.mT @ rows)
 
     def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
         """Return the diagonal of the second moment."""

@@ -442,27 +442,48 @@ def test_it_trains_a_classifier_with_nothing_set():
 
 
 @pytest.mark.parametrize(
-    ("loss", "judged", "foreign", "length"),
+    ("loss", "judged", "foreign", "slope", "length"),
     [
-        (3.0, False, False, 0.5),
-        (3.0, True, False, 1.0),
-        (3.0, False, True, 1.0),
-        (-0.1, False, False, 1.0),
-        (5.0, False, False, 1.0),
+        (3.0, False, False, 8.0, 0.5),
+        (3.0, True, False, 8.0, 1.0),
+        (3.0, False, True, 8.0, 1.0),
+        (-0.1, False, False, 8.0, 1.0),
+        (5.0, False, False, 8.0, 1.0),
+        (5.0, False, False, 2.0, 0.25),  # an increase of 2 to the minimum of this batch's model
+        (5.0, False, False, -2.0, 0.0),
+        (5.0, True, False, 2.0, 1.0),
     ],
 )
-def test_a_step_that_nobody_judges_promises_no_more_than_the_loss(loss, judged, foreign, length):
+def test_a_step_that_nobody_judges_promises_what_can_be_believed(
+    loss, judged, foreign, slope, length
+):
     class Stub:
         def reproduces(self, batch):
             return True
 
         def model(self, batch, direction, damping):
-            return QuadraticModel(alpha=1.0, slope=8.0, bend=8.0, pieces=[], share=1.0)
+            return QuadraticModel(alpha=1.0, slope=slope, bend=8.0, pieces=[], share=1.0)
 
     stats = StepStatistics(step=1, loss=loss, refreshed=judged)
     direction = Direction([Part([torch.zeros(1)], [torch.ones(1)], slope=8.0)])
     batch = SimpleNamespace(n=2)
     Trial(Stub(), Adaptive(), None, foreign=foreign).lengthen(batch, direction, 1.0, stats)
     assert stats.length == pytest.approx(length)
-    assert stats.predicted == pytest.approx(4.0 if length == 1 else loss)
+    assert stats.predicted == pytest.approx(slope * length - 4 * length**2)
+    assert length < 1 or stats.predicted == pytest.approx(slope - 4)
     assert len(stats.notes) == (length < 1)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_labels_that_are_fitted_stay_fitted(seed):
+    """Where all labels are certain the Fisher vanishes, and with it what holds a step back."""
+    source = generator(seed)
+    x, y = torch.rand(100, 40, generator=source), torch.randint(0, 10, (100,), generator=source)
+    model = seeded(lambda: mlp(40, 60, 60, 10), dtype=torch.float32)
+    criterion, losses = Categorical(), []
+    optimizer = NGD(model, criterion)
+    for k in range(400):
+        rows = torch.arange(10 * k, 10 * (k + 1)) % 100
+        losses.append(float(backward(model, criterion, x[rows], y[rows]).detach()))
+        optimizer.step()
+    assert max(losses[200:]) < 0.5

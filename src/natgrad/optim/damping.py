@@ -49,8 +49,8 @@ class Adaptive:
         high: ρ above which it shrinks.
         least_alpha: α below which it grows, if αL is small too.
         least_share: αL below which it grows, if α is small too; 0 for eq. 21 alone.
-        floor: Smallest λ. Mandatory: without one a network that has reached its noise floor goes
-            on shrinking λ until the step blows up.
+        floor: Smallest λ. Mandatory: without one a network that has reached its noise floor, or has
+            fitted all labels, goes on shrinking λ until a step blows up.
         ceiling: Largest λ.
         reject: Undo a step that raises the loss by more than this fraction; infinity keeps all.
         split: How the factors share λ.
@@ -70,7 +70,7 @@ class Adaptive:
     high: float = 0.75
     least_alpha: float = 1 / 16
     least_share: float = 1.0
-    floor: float = 1e-8
+    floor: float = 1e-6
     ceiling: float = 1e6
     reject: float = 0.05
     split: Split = "pi"

@@ -155,15 +155,16 @@ class Ruler:
         """Return a change of the loss that rounding of losses and outputs can cause."""
         call = batch.largest
         eps = 10 * torch.finfo(call.output.dtype).eps
-        square = (call.output * self.likelihood.fisher_product(call.output, call.output)).sum()
-        (size,) = batch.world.sum([float(square) / call.n / batch.world.size])
+        (size,) = batch.world.sum([self._square(call.output) / call.n / batch.world.size])
         return eps * abs(loss) + eps**2 * size
 
     def _size(self, batch: Batch, pieces: list[Piece]) -> float:
         """Return fᵀFf, the outputs' size in the likelihood's metric, averaged over data."""
-        outputs = [p.output for p in pieces]
-        sums = [float((f * self.likelihood.fisher_product(f, f)).sum()) for f in outputs]
-        return batch.average(sums, pieces)
+        return batch.average([self._square(p.output) for p in pieces], pieces)
+
+    def _square(self, f: Tensor) -> float:
+        """Return Σ fᵀFf; rounding, where labels are nearly certain, may leave less than nothing."""
+        return max(0.0, float((f * self.likelihood.fisher_product(f, f)).sum()))
 
 
 def _velocities(pieces: list[Piece], direction: Direction | Part, epsilon: float) -> list[Tensor]:

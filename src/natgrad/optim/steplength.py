@@ -86,12 +86,15 @@ class QuadraticModel:
         return length * self.slope - length**2 * self.bend / 2
 
     def shorten(self, length: float, most: float) -> float:
-        """Return a length up to this one that promises no more than a decrease of `most`.
+        """Return a length up to this one that promises a decrease, of no more than `most`.
 
         Example:
-            >>> QuadraticModel(alpha=1.0, slope=8.0, bend=8.0).shorten(1.0, most=3.0)
-            0.5
+            >>> model = QuadraticModel(alpha=1.0, slope=8.0, bend=8.0)
+            >>> model.shorten(1.0, most=3.0), model.shorten(5.0, most=9.0)
+            (0.5, 1.0)
         """
+        if self.decrease(length) < 0:
+            length = max(0.0, self.slope / self.bend)
         if self.decrease(length) <= most:
             return length
         root = math.sqrt(max(0.0, self.slope**2 - 2 * self.bend * most))

@@ -66,12 +66,23 @@ class Trial:
         stats.share, stats.length = model.share, rate * alpha
         stats.predicted = model.decrease(stats.length)
         unjudged = not stats.refreshed and not self.foreign and model.pieces is not None
-        if unjudged and stats.loss is not None and stats.predicted > stats.loss > 0:
-            stats.length = model.shorten(stats.length, stats.loss)
-            stats.predicted = model.decrease(stats.length)
-            stats.notes.append("the step promised more than the whole loss: shortened")
+        if unjudged and stats.loss is not None and not 0 <= stats.predicted <= stats.loss:
+            self._believe(model, stats)
         stats.step_norm = stats.length * math.sqrt(direction.square)
         return model
+
+    def _believe(self, model: QuadraticModel, stats: StepStatistics) -> None:
+        """Shorten a step that nobody will judge until its promise can be believed.
+
+        More than the whole loss is promised to a gradient far from what the factors have seen, and
+        an increase where an average of gradients has little to do with this batch's.
+        """
+        most = stats.loss if stats.loss is not None and stats.loss > 0 else math.inf
+        length = model.shorten(stats.length, most)
+        if length < stats.length:
+            kind = "an increase" if stats.predicted < 0 else "more than the whole loss"
+            stats.length, stats.predicted = length, model.decrease(length)
+            stats.notes.append(f"the step promised {kind}: shortened")
 
     def judge(
         self,

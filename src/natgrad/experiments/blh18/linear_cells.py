@@ -38,7 +38,9 @@ def best(model: Module, criterion: Gaussian) -> NGD:
         criterion,
         momentum=0.0,
         step_length=PerLayer(rows=250),
-        damping=Adaptive(start=0.1, up=2.0, down=0.25, least_alpha=math.inf, least_share=0.5),
+        damping=Adaptive(
+            start=0.1, up=2.0, down=0.25, least_alpha=math.inf, least_share=0.5, floor=1e-8
+        ),
         factors=Factors(source="propagated"),
         refresh=1,
     )

@@ -234,7 +234,7 @@ def departures(promise: Promise, config: "DeepLinear", arrays: Arrays) -> Sequen
         "first-order methods run PyTorch's fused kernels. A method that never arrives counts "
         "with all its seconds, one that diverges not at all.",
         "“NGD linear” is NGD(model, criterion, momentum=0, step_length=PerLayer(rows=250), "
-        "damping=Adaptive(start=0.1, up=2, down=¼, least_alpha=∞, least_share=½), "
+        "damping=Adaptive(start=0.1, up=2, down=¼, least_alpha=∞, least_share=½, floor=1e-8), "
         "factors=Factors(source='propagated'), refresh=1): eq. 14–15 instead of sampling, and a "
         "step length for every layer. NGD as it comes arrives after "
         f"{middle(curves.passes_until(DEFAULT))} passes (median): its λ falls by a third at a "

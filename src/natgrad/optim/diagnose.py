@@ -76,8 +76,9 @@ class Diagnosis:
             )
         lines += [f"{name}: plain gradient steps ({why})" for name, why in self.uncovered.items()]
         lines.append(
-            f"{self.parameters} parameters, {self.bytes_per_parameter:.1f} bytes of state each; a "
-            f"refresh multiplies {self.refresh:.2f} times as much as forward and backward"
+            f"{self.parameters} parameters, {self.bytes_per_parameter:.1f} bytes of factors and "
+            f"inverses each; a refresh multiplies {self.refresh:.2f} times as much as forward and "
+            "backward"
         )
         return "\n".join(lines)
 

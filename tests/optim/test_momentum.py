@@ -7,8 +7,8 @@ import torch
 from torch.nn import Linear
 
 from natgrad import Gaussian, Network, reference
-from natgrad.errors import InvalidInputError
-from natgrad.optim import NGD, EqualShare, Factors
+from natgrad.errors import InvalidInputError, NonFiniteError
+from natgrad.optim import NGD, EqualShare, Factors, PerLayer
 from natgrad.optim.momentum import Momentum
 from tests.helpers import F64, assert_near, randn
 from tests.optim.nets import backward, mlp, seeded, weights_of
@@ -140,7 +140,65 @@ def test_no_step_is_longer_than_the_last_ten_on_average():
     assert momentum.shorten(math.inf) == math.inf
 
 
-@pytest.mark.parametrize("wrong", [-0.1, 1.0, math.nan])
+@pytest.mark.parametrize("wrong", [-0.1, 1.0, math.nan, None])
 def test_momentum_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(InvalidInputError, match="at least 0 and less than 1"):
         NGD(Linear(2, 1).to(F64), Gaussian(), momentum=wrong)
+
+
+def test_a_refused_step_leaves_the_average_alone():
+    criterion, model = Gaussian(), perceptron()
+    optimizer = NGD(model, criterion)
+    for x, y in BATCHES[:3]:
+        backward(model, criterion, x, y)
+        optimizer.step()
+    momentum = optimizer._momentum
+    before = {p: value.clone() for p, value in momentum.values.items()}, momentum.weight
+    backward(model, criterion, *BATCHES[3])
+    for p in model.parameters():
+        p.grad.fill_(1e153)
+    held = weights_of(model)
+    with pytest.raises(NonFiniteError, match="overflows"):
+        optimizer.step()
+    assert all(torch.equal(a, b) for a, b in zip(weights_of(model), held, strict=True))
+    assert momentum.weight == before[1]
+    assert all(torch.equal(momentum.values[p], value) for p, value in before[0].items())
+
+
+def test_a_length_for_every_layer_has_momentum_too():
+    ends = []
+    for mu in (0.0, 0.8):
+        criterion, model = Gaussian(), perceptron()
+        optimizer = NGD(model, criterion, momentum=mu, step_length=PerLayer(), damping=0.1)
+        for x, y in BATCHES:
+            backward(model, criterion, x, y)
+            optimizer.step()
+        ends.append(reference.flatten(weights_of(model)))
+    assert optimizer._momentum.weight > 1
+    assert float((ends[0] - ends[1]).abs().max()) > 1e-3
+
+
+def test_a_state_without_momentum_clears_what_an_optimizer_had():
+    criterion, plain, used = Gaussian(), perceptron(), perceptron()
+    first, second = NGD(plain, criterion, momentum=0.0), NGD(used, Gaussian())
+    for x, y in BATCHES[:4]:
+        backward(plain, criterion, x, y)
+        first.step()
+        backward(used, second.likelihood, x, y)
+        second.step()
+    second.load_state_dict(first.state_dict())
+    assert not second._momentum.values
+    assert second._momentum.weight == 0
+
+
+def test_a_step_that_is_never_undone_is_not_undone_at_a_loss_of_zero():
+    criterion, model = Gaussian(), seeded(lambda: Linear(3, 2))
+    optimizer = NGD(model, criterion, damping=0.1, refresh=1, lr=0.3)
+    for x, y in BATCHES[:3]:
+        backward(model, criterion, x, y)
+        optimizer.step()
+    x = BATCHES[3][0]
+    backward(model, criterion, x, model(x).detach())
+    optimizer.step()
+    assert optimizer.statistics.loss == 0
+    assert not optimizer.statistics.rejected

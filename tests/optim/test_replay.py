@@ -114,3 +114,28 @@ def test_the_length_is_measured_on_whole_texts():
         optimizer.step()
     assert not optimizer.statistics.refreshed
     assert model.seen[1] == 3  # and all of them, where the first are not like the rest
+
+
+def test_a_mask_that_has_as_many_rows_as_a_later_batch_is_not_cut():
+    criterion, model = Categorical(), seeded(lambda: Masked(flat=True))
+    optimizer = NGD(model, criterion, step_length=Quadratic(rows=10))
+    mask = torch.ones(5, 5, dtype=torch.float64).tril()
+    for n in (8, 8, 5):
+        model.seen.clear()
+        y = torch.randint(0, 2, (5 * n,), generator=generator(n))
+        criterion(model(randn(n, 5, 3, seed=n), mask), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert min(model.seen) == 5
+
+
+def test_a_first_batch_of_one_datum_says_nothing_about_larger_ones():
+    criterion, model = Categorical(), seeded(lambda: Texts(flat=False))
+    optimizer = NGD(model, criterion, step_length=Quadratic(rows=3))
+    for n in (1, 1, 8):
+        model.seen.clear()
+        y = torch.randint(0, 2, (n,), generator=generator(n))
+        criterion(model(randn(n, 5, 3, seed=n)), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert min(model.seen) == 3

@@ -5,6 +5,7 @@ import torch
 from torch.nn import Linear, Sequential, Tanh
 
 from natgrad import Gaussian
+from natgrad.errors import InvalidInputError
 from natgrad.experiments.race.problems import load
 from natgrad.optim import NGD, EqualShare, Quadratic
 from natgrad.optim.direction import OuterPart
@@ -115,3 +116,52 @@ def test_single_data_do_not_undo_each_other(seed):
         backward(model, criterion, *problem.batch(problem.train, rows))
         optimizer.step()
     assert problem.score(model, problem.validation)[0] < 0.65  # the outcome's own variance is one
+
+
+class Attending(torch.nn.Module):
+    """Attention, whose output layer is read past its forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inward, self.out = Linear(4, 8), Linear(8, 2)
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.inward(input=x).tanh()
+        return self.out(self.attention(h, h, h, need_weights=False)[0][:, 0])
+
+
+def test_lengths_see_layers_that_are_read_past_their_forward():
+    lengths = []
+    for dense in (False, True):
+        model, criterion = seeded(Attending), Gaussian()
+        optimizer = NGD(model, criterion, damping=0.1)
+        for k in range(3):
+            backward(model, criterion, randn(1, 1, 4, seed=k), 10 * randn(1, 2, seed=k + 9))
+            if dense:
+                forget_vectors(optimizer)
+            optimizer.step()
+            lengths.append(optimizer.statistics.length)
+    assert lengths[:3] == pytest.approx(lengths[3:], rel=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 6])
+def test_a_bias_without_gradient_stays(n):
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer = NGD(model, criterion)
+    backward(model, criterion, X[:n], Y[:n])
+    model[0].bias.grad = None
+    before = weights_of(model)
+    optimizer.step()
+    after = weights_of(model)
+    assert torch.equal(after[1], before[1])
+    assert not torch.equal(after[0], before[0])
+
+
+def test_steps_without_gradients_are_refused_with_a_sentence():
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer = NGD(model, criterion)
+    backward(model, criterion, X, Y)
+    optimizer.zero_grad()
+    with pytest.raises(InvalidInputError, match="found no gradient"):
+        optimizer.step()

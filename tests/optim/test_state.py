@@ -63,7 +63,7 @@ def test_a_resumed_run_continues_bit_for_bit(name, stop):
         assert torch.equal(a, b)
     assert resumed.statistics.damping == straight.statistics.damping
     ours, theirs = (o.state_dict()["natural"] for o in (resumed, straight))
-    for key in ("steps", "since", "due", "fresh_share", "share_sum", "rows", "each"):
+    for key in ("steps", "since", "due", "fresh_share", "share_sum", "ruler"):
         assert ours[key] == theirs[key]
     if options.get("weight_average"):
         with straight.averaged(), resumed.averaged():

@@ -119,6 +119,8 @@ class KroneckerBlock:
         if len(rows) != 1 or type(self.layer) is not LinearLayer or weight.grad is None:
             return None
         row = rows[0].to(weight.dtype)
+        if bias is not None and bias.grad is None:
+            return None
         if bias is not None and bias.grad is not None:
             e = bias.grad
         else:

@@ -131,18 +131,19 @@ class Capture:
         return layer is not None and layer.module is module and self._active()
 
     def _watch_layers(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
-        def layer_hook(name: str) -> Callable[[Module, tuple[Tensor, ...], Tensor], None]:
-            def after(module: Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        def layer_hook(name: str) -> Callable[[Module, Any, dict[str, Any], Tensor], None]:
+            def after(module: Module, inputs: Any, named: dict[str, Any], output: Tensor) -> None:
                 capture = this()
                 known = capture is not None and capture._follows(name, module)
                 if capture is not None and known and output.requires_grad:
-                    visit = Visit(inputs[0].detach(), get_gradient_edge(output))
+                    x: Tensor = inputs[0] if inputs else named["input"]
+                    visit = Visit(x.detach(), get_gradient_edge(output))
                     capture._visits.setdefault(name, []).append(visit)
 
             return after
 
-        def attention_hook(name: str) -> Callable[[Module, Any, tuple[Tensor, ...]], None]:
-            def after(module: Module, _: Any, output: tuple[Tensor, ...]) -> None:
+        def attention_hook(name: str) -> Callable[[Module, Any, Any, tuple[Tensor, ...]], None]:
+            def after(module: Module, _: Any, named: Any, output: tuple[Tensor, ...]) -> None:
                 capture = this()
                 if capture is None or not capture._follows(name, module):
                     return
@@ -151,13 +152,15 @@ class Capture:
                 layers = capture.gather.coverage.layers
                 own = {k: layers[k] for k in (name, f"{name}.out_proj".lstrip(".")) if k in layers}
                 for key, x, edge in projections(output[0], own):
-                    capture._visits.setdefault(key, []).append(Visit(x, edge))
+                    visit = Visit(x, edge, called=False)
+                    capture._visits.setdefault(key, []).append(visit)
 
             return after
 
         return [
             layer.module.register_forward_hook(
-                attention_hook(name) if isinstance(layer, AttentionLayer) else layer_hook(name)
+                attention_hook(name) if isinstance(layer, AttentionLayer) else layer_hook(name),
+                with_kwargs=True,
             )
             for name, layer in self.gather.coverage.layers.items()
         ]
@@ -235,7 +238,11 @@ class Capture:
             output = self._run_uncompiled(output)
         visits, self._visits = self._visits, {}
         if call.n == 1:
-            call.single = {name: seen[0].x for name, seen in visits.items() if len(seen) == 1}
+            call.single = {
+                name: seen[0].x
+                for name, seen in visits.items()
+                if len(seen) == 1 and seen[0].called
+            }
         if self.wanted and all_finite(call.output):  # the step will refuse what is not
             call.moments, call.traces = self.gather(self.likelihood, output, call.y, visits)
         if replay is not None:

@@ -187,6 +187,14 @@ def _refuse_non_finite(
 ) -> dict[Tensor, float]:
     """Return the norm of every gradient, unless one of them or the loss is not finite."""
     moved = [p for p in params if p.grad is not None]
+    if not moved:
+        raise InvalidInputError(
+            f"step {stats.step} found no gradient. Call backward() between zero_grad() and step()."
+        )
+    if any(p.grad.is_sparse for p in moved if p.grad is not None):
+        raise UnsupportedError(
+            "some gradient is sparse. Construct the embeddings with sparse=False."
+        )
     found = [_norm(p.grad) for p in moved if p.grad is not None]
     norms = torch.stack([n.double().cpu() for n in found]).tolist() if moved else []
     stats.gradient_norm = math.hypot(*norms) / batch.total if batch.total else math.nan

@@ -1,12 +1,14 @@
 """A direction in the space of parameters, block by block."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
+
+from natgrad.optim.layers import wide
 
 
 class Part:
@@ -42,7 +44,7 @@ class Part:
 
     def square(self) -> float:
         """Return ‖d‖²."""
-        return math.fsum(float(norm) ** 2 for norm in torch._foreach_norm(self.tensors))
+        return sum(float(n) * float(n) for n in torch._foreach_norm(self.tensors))
 
     def scale(self, share: float) -> None:
         """Multiply d by a number."""
@@ -90,11 +92,11 @@ class OuterPart(Part):
         v, bias = self.v[:fan_in], self.v[fan_in:]
         u = -length * self.u
 
-        def shift(_: Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            along = inputs[0] @ v + (bias if len(bias) else 0.0)
+        def shift(_: Module, inputs: Any, named: dict[str, Any], output: Tensor) -> Tensor:
+            along = (inputs[0] if inputs else named["input"]) @ v + (bias if len(bias) else 0.0)
             return torch.addcmul(output, along[..., None], u)
 
-        handle = self.module.register_forward_hook(shift, prepend=True)
+        handle = self.module.register_forward_hook(shift, prepend=True, with_kwargs=True)
         try:
             yield
         finally:
@@ -145,12 +147,12 @@ class Direction:
     @property
     def slope(self) -> float:
         """Return gᵀd with the gradient that d was made of."""
-        return math.fsum(part.slope for part in self.parts)
+        return sum(part.slope for part in self.parts)
 
     @property
     def batch_slope(self) -> float:
         """Return gᵀd with the gradient of this batch."""
-        return math.fsum(part.batch_slope for part in self.parts)
+        return sum(part.batch_slope for part in self.parts)
 
     def meet(self, total: float) -> None:
         """Take the slopes of this batch from `.grad`, where the direction is of another gradient.
@@ -158,17 +160,20 @@ class Direction:
         Args:
             total: What `.grad` is divided by to be that of the average loss.
         """
+        if not self.parts:
+            return
         found = []
         for part in self.parts:
             pairs = [(p.grad, d) for p, d in zip(part.params, part.dense(), strict=True)]
-            found.append(torch.stack([(g * d).sum() for g, d in pairs if g is not None]).sum())
+            each = [(wide(g) / total * wide(d)).sum() for g, d in pairs if g is not None]
+            found.append(torch.stack(each).sum())
         for part, slope in zip(self.parts, torch.stack(found).tolist(), strict=True):
-            part.batch_slope = slope / total
+            part.batch_slope = slope
 
     @property
     def square(self) -> float:
         """Return ‖d‖²."""
-        return math.fsum(self.squares)
+        return sum(self.squares)
 
     def move(self, length: float) -> None:
         """Step θ ← θ − length · d."""
@@ -204,7 +209,7 @@ class Direction:
                     self.squares[i] *= own[0] ** 2
                 continue
             tensors = [d * rate for d, rate in zip(part.dense(), own, strict=True)]
-            slope = math.fsum(
+            slope = sum(
                 float((p.grad * d).sum()) / total
                 for p, d in zip(part.params, tensors, strict=True)
                 if p.grad is not None

@@ -19,10 +19,15 @@ from natgrad.optim.sources import output_errors
 
 @dataclass
 class Visit:
-    """One pass of data through one layer: what entered, and the graph's edge at the output."""
+    """One pass of data through one layer: what entered, and the graph's edge at the output.
+
+    Attributes:
+        called: Whether the layer's own forward ran; attention reads weights past it.
+    """
 
     x: Tensor
     edge: GradientEdge
+    called: bool = True
 
 
 @dataclass

@@ -87,7 +87,7 @@ class Gram:
 
     def times(self, weight: float) -> "Gram":
         """Return a multiple."""
-        if self.rows is not None:
+        if self.rows is not None and weight >= 0:
             return Gram(rows=self.rows * weight**0.5)
         return self if weight == 1 else Gram(total=self.summed() * weight)
 

@@ -39,6 +39,7 @@ class Momentum:
         ...     w.grad = torch.tensor([slope])
         ...     with momentum.averaged([w], total=1.0):
         ...         print(w.grad)
+        ...     momentum.advance(0.0)
         tensor([2.])
         tensor([4.5714])
         >>> momentum.values[w], w.grad
@@ -47,35 +48,38 @@ class Momentum:
 
     def __init__(self, factor: float) -> None:
         self.factor = factor
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
         self.values: dict[Tensor, Tensor] = {}
-        self.weight, self._mu = 0.0, factor
+        self.weight, self._mu = 0.0, self.factor
         self._total = 1.0
         self._lengths, self._log = 0, 0.0
+        self._seen: dict[Tensor, Tensor] = {}
 
     @contextmanager
     def averaged(self, params: Sequence[Tensor], total: float) -> Iterator[None]:
-        """Blend in the gradients, and put what comes out in their place for a `with` block.
+        """Put averages, looked at one step ahead, in the place of gradients for a `with` block.
+
+        The gradients join the average with `advance`: not if the step is refused.
 
         Args:
             params: The parameters.
             total: What `.grad` is divided by to be that of the average loss.
         """
-        held = {p: p.grad for p in params if p.grad is not None}
-        known = [p for p in held if p in self.values]
-        self.weight = self._mu * self.weight + 1
+        self._seen = held = {p: p.grad for p in params if p.grad is not None}
         self._rescale(total)
+        weight = self._mu * self.weight + 1
+        past = self.factor * weight
+        # (μW ḡ + g)/(μW + 1) with ḡ as it will be, written in ḡ as it is
+        old = past * (1 - 1 / weight) / (past + 1)
+        known = [p for p in held if p in self.values]
         if known:
-            values = [self.values[p] for p in known]
-            torch._foreach_lerp_(values, [held[p] for p in known], 1 / self.weight)
-        for p in held.keys() - self.values.keys():
-            self.values[p] = held[p].clone()
-        past = self.factor * self.weight
-        ahead = torch._foreach_lerp(
-            list(held.values()), [self.values[p] for p in held], past / (past + 1)
-        )
+            given, values = [held[p] for p in known], [self.values[p] for p in known]
+            for p, ahead in zip(known, torch._foreach_lerp(given, values, old), strict=True):
+                p.grad = ahead
         try:
-            for p, gradient in zip(held, ahead, strict=True):
-                p.grad = gradient
             yield
         finally:
             for p, gradient in held.items():
@@ -96,7 +100,15 @@ class Momentum:
         return min(alpha, math.exp(self._log))
 
     def advance(self, length: float) -> None:
-        """Take note of the step's length; 0 if it was undone."""
+        """Blend in the gradients, and take note of the step's length; 0 if it was undone."""
+        self.weight = self._mu * self.weight + 1
+        known = [p for p in self._seen if p in self.values]
+        if known:
+            values, fresh = [self.values[p] for p in known], [self._seen[p] for p in known]
+            torch._foreach_lerp_(values, fresh, 1 / self.weight)
+        for p in self._seen.keys() - self.values.keys():
+            self.values[p] = self._seen[p].clone()
+        self._seen = {}
         self._mu = min(self.factor, max(0.0, 1 - length))
 
     def state_dict(self, names: Mapping[Tensor, str]) -> dict[str, Any]:

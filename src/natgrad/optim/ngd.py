@@ -61,7 +61,7 @@ class NGD(torch.optim.Optimizer):
         momentum: μ < 1, the part of the past in an average of gradients that directions are made
             of; 0 for the gradient of this batch alone. Single data, when nothing is averaged yet,
             keep their rank-one form and are not averaged.
-        step_length: `Quadratic()` (default), or `EqualShare()`, lr/L.
+        step_length: `Quadratic()` (default), `PerLayer()`, or `EqualShare()`, lr/L.
         damping: `Adaptive()` (default), `Fixed`, `Scheduled`, or a number for `Fixed`.
         factors: How the Kronecker factors are estimated.
         refresh: Renew factors and inverses, measure ρ and adapt λ every so many steps (more often
@@ -123,7 +123,7 @@ class NGD(torch.optim.Optimizer):
         generator: torch.Generator | None = None,
     ) -> None:
         params = check(model, likelihood, lr, weight_decay, refresh, method, solver, reduction)
-        if not 0 <= momentum < 1:
+        if not (isinstance(momentum, (int, float)) and 0 <= momentum < 1):
             raise InvalidInputError(
                 f"momentum must be at least 0 and less than 1, but is {momentum!r}."
             )
@@ -259,10 +259,12 @@ class NGD(torch.optim.Optimizer):
             direction.meet(batch.total)
         kept = direction.params if stats.refreshed else direction.disturbed
         self._save(kept)
-        with stats.timed("length"):
-            model = self._trial.lengthen(batch, direction, rate, stats)
-        with stats.timed("update"):
+        try:
+            with stats.timed("length"):
+                model = self._trial.lengthen(batch, direction, rate, stats)
+        finally:
             self._restore(kept)
+        with stats.timed("update"):
             direction.move(stats.length)
         ratio = None
         if stats.refreshed:
@@ -277,7 +279,9 @@ class NGD(torch.optim.Optimizer):
         (due,) = batch.world.sum([stale])  # processes must agree, and may differ in the last bit
         self._core.advance(due=due > 0)
         if momentum:
-            momentum.advance(0.0 if stats.rejected else stats.length)
+            # Lengths of single layers are inside d; the share says what part of a step they make.
+            part = model.share / (direction.depth * model.alpha) if model.alpha else 0.0
+            momentum.advance(0.0 if stats.rejected else stats.length * part)
         if self._average is not None:
             self._average.update(self._params())
 
@@ -380,8 +384,7 @@ class NGD(torch.optim.Optimizer):
             "damping": self._value,
             "fresh_share": self._fresh_share,
             "share_sum": self._share_sum,
-            "rows": self._ruler.rows,
-            "each": self._ruler.each,
+            "ruler": self._ruler.state_dict(),
             "average": None if average is None else average.state_dict(self._names()),
             "momentum": None if momentum is None else momentum.state_dict(self._by_name()),
         }
@@ -407,11 +410,13 @@ class NGD(torch.optim.Optimizer):
         self._core.load_state_dict(state)
         self._value = state["damping"]
         self._fresh_share, self._share_sum = state["fresh_share"], state["share_sum"]
-        self._ruler.rows, self._ruler.each = state["rows"], state["each"]
+        self._ruler.load_state_dict(state["ruler"])
         if self._average is not None and state["average"] is not None:
             self._average.load_state_dict(state["average"], self._names())
-        if self._momentum is not None and state["momentum"] is not None:
-            self._momentum.load_state_dict(state["momentum"], self._by_name())
+        if self._momentum is not None:
+            self._momentum.reset()
+            if state["momentum"] is not None:
+                self._momentum.load_state_dict(state["momentum"], self._by_name())
 
     def _params(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]

@@ -124,7 +124,9 @@ class BlockDiagonal:
         g = wide(g if total == 1 else g / total)
         d = block.direction(g)
         slope = torch.dot(g.reshape(-1), d.reshape(-1))
-        return list[Tensor](block.layer.parameters), block.layer.split(d.to(own)), slope
+        pairs = zip(block.layer.parameters, block.layer.split(d.to(own)), strict=True)
+        moved = [(p, part) for p, part in pairs if p.grad is not None]
+        return [p for p, _ in moved], [part for _, part in moved], slope
 
     def _plain_part(self, batch: Batch) -> tuple[list[Tensor], list[Tensor], Tensor] | None:
         moved = [plain for plain in self.plain.values() if plain.ready]

@@ -26,6 +26,8 @@ class Replay:
     Attributes:
         each: How many rows of the outputs belong to one datum, the positions of a text for example;
             0 where that is not known, and outputs cannot be had for a part of the data.
+        cuts: Positions and names of the arguments that have a row for each datum. A mask may have
+            as many by chance: only what was tried should be cut.
     """
 
     def __init__(self, model: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -38,6 +40,7 @@ class Replay:
         self._output: weakref.ref[Tensor] | None = None
         self._key: Any = None
         self._data = self.each = 0
+        self.cuts: list[int | str] = []
 
     def remember(self, output: Any) -> None:
         """Note what the forward returned: a tensor, or a tuple, list or mapping of tensors."""
@@ -45,6 +48,8 @@ class Replay:
             if isinstance(value, Tensor) and value.requires_grad:
                 self._key, self._output = key, weakref.ref(value)
                 self._data, self.each = self._divide(len(value) if value.ndim else 1)
+                named: list[tuple[int | str, Any]] = [*enumerate(self.args), *self.kwargs.items()]
+                self.cuts = [key for key, a in named if _sliceable(a) and len(a) == self._data]
                 return
 
     def _divide(self, rows: int) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Measures the quadratic model along a direction, by running the model again."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,16 +25,20 @@ class Ruler:
             None before that has been tried, −1 for all at once (where data interact, as in batch
             normalisation), 0 where it does not.
         each: Rows of a datum when it was tried.
+        cuts: The arguments that were cut then.
+        alone: Whether it was tried with a single datum, of which nothing can be cut.
     """
 
     def __init__(self, step_length: StepLength, likelihood: Likelihood) -> None:
         self.step_length, self.likelihood = step_length, likelihood
         self.rows: int | None = None
-        self.each = 0
+        self.each, self.cuts, self.alone = 0, list[int | str](), False
 
     def reproduces(self, batch: Batch) -> bool:
         """Return whether a second pass over the batch gives the same outputs; tried once."""
-        if self.rows is None:
+        single = batch.n <= batch.world.size
+        if self.rows is None or (self.alone and not single):
+            self.alone = single
             found = self._try(batch.largest)
             failed, together = batch.world.sum([found == 0, found == -1])
             self.rows = 0 if failed else -1 if together else found
@@ -43,7 +48,7 @@ class Ruler:
         if call.replay is None:
             return 0
         wish = self.step_length.rows if isinstance(self.step_length, Quadratic) else call.n
-        self.each = call.replay.each
+        self.each, self.cuts = call.replay.each, call.replay.cuts
         part = (min(wish, max(1, call.n // 2)),) if self.each else ()
         for rows in (*part, call.n):
             if _reproduced(call, rows):
@@ -52,7 +57,10 @@ class Ruler:
 
     def _rows(self, batch: Batch) -> int | None:
         """Return how many rows to look at; None for all of a batch unlike the one first tried."""
-        unlike = any(call.replay is None or call.replay.each != self.each for call in batch.calls)
+        unlike = any(
+            call.replay is None or (call.replay.each, call.replay.cuts) != (self.each, self.cuts)
+            for call in batch.calls
+        )
         (others,) = batch.world.sum([unlike])
         return None if self.rows == -1 or others else self.rows
 
@@ -108,6 +116,15 @@ class Ruler:
         bend = float(shares @ gram @ shares)
         return QuadraticModel(1.0, direction.batch_slope, bend, pieces, share)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was tried."""
+        return {"rows": self.rows, "each": self.each, "cuts": self.cuts, "alone": self.alone}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take a state."""
+        self.rows, self.each = state["rows"], state["each"]
+        self.cuts, self.alone = list(state["cuts"]), state["alone"]
+
     def losses(self, batch: Batch, pieces: list[Piece]) -> tuple[float, float] | None:
         """Return the average loss of some data before the step and now."""
         if any(piece.call.replay is None or piece.call.y is None for piece in pieces):
@@ -119,9 +136,9 @@ class Ruler:
     def _epsilon(self, pieces: list[Piece], direction: Direction | Part, batch: Batch) -> float:
         """Return how far to go along d for difference quotients of the outputs.
 
-        ε moves the outputs by 10 √eps of their own size, in the likelihood's metric, where the
-        blocks expect a squared velocity of gᵀd: small enough to be a derivative, large enough to
-        rise above rounding.
+        ε moves the outputs by 10 √eps of their own size, or of their velocity if that is larger, in
+        the likelihood's metric, where the blocks expect a squared velocity of gᵀd: small enough to
+        be a derivative, large enough to rise above rounding.
         """
         small = 10 * math.sqrt(torch.finfo(pieces[0].output.dtype).eps)
         slope = direction.slope

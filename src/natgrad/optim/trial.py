@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from natgrad.errors import NonFiniteError
 from natgrad.optim.batch import Batch
 from natgrad.optim.damping import Damping
 from natgrad.optim.direction import Direction
@@ -50,6 +51,9 @@ class Trial:
             direction: d.
             rate: Factor on the length that the model asks for.
             stats: Takes length, share, predicted decrease and norm.
+
+        Raises:
+            NonFiniteError: If the model promises something that is not a number.
         """
         if stats.refreshed:
             self.ruler.reproduces(batch)  # can only be found out before the step
@@ -65,6 +69,11 @@ class Trial:
             alpha *= _SINGLE
         stats.share, stats.length = model.share, rate * alpha
         stats.predicted = model.decrease(stats.length)
+        if not math.isfinite(stats.predicted):
+            raise NonFiniteError(
+                f"the quadratic model overflows along the direction of step {stats.step}: the step "
+                "is refused and the weights are untouched. Raise the damping or its floor."
+            )
         unjudged = not stats.refreshed and not self.foreign and model.pieces is not None
         if unjudged and stats.loss is not None and not 0 <= stats.predicted <= stats.loss:
             self._believe(model, stats)
@@ -114,7 +123,8 @@ class Trial:
             stats.notes.append("the predicted decrease is lost in rounding: the damping stays")
             return None
         stats.ratio = 1 + (stats.actual - stats.predicted) / unit
-        stats.rejected = not after - before <= self.damping.reject * abs(before)
+        limit = math.inf if math.isinf(self.damping.reject) else self.damping.reject * abs(before)
+        stats.rejected = not after - before <= limit
         if stats.rejected:
             stats.step_norm = 0.0
         return -math.inf if stats.rejected else stats.ratio

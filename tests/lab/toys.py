@@ -174,5 +174,6 @@ A = register(toy("toy/a", compute))
 B = register(toy("toy/b", compute_twice))
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     # By name: an import statement would put all of natgrad among the sources of these cells.
     sys.exit(import_module("natgrad.cli").main())

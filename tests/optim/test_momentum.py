@@ -202,3 +202,22 @@ def test_a_step_that_is_never_undone_is_not_undone_at_a_loss_of_zero():
     optimizer.step()
     assert optimizer.statistics.loss == 0
     assert not optimizer.statistics.rejected
+
+
+def test_an_average_that_has_nothing_to_do_with_a_batch_is_dropped():
+    criterion, model = Gaussian(), seeded(lambda: Linear(3, 2))
+    optimizer = NGD(model, criterion, damping=1.0, lr=0.01)
+    x, y = randn(20, 3, seed=3), randn(20, 2, seed=4)
+    for _ in range(5):
+        backward(model, criterion, x, y)
+        optimizer.step()
+    assert optimizer._momentum.weight > 3
+    backward(model, criterion, x, 2 * model(x).detach() - y)  # the same gradient, uphill
+    for p in model.parameters():
+        p.grad.mul_(0.1)
+    optimizer.step()
+    backward(model, criterion, x, y)
+    optimizer.step()
+    assert optimizer._momentum.weight == 1
+    for p in model.parameters():
+        assert torch.equal(optimizer._momentum.values[p], p.grad)

@@ -398,7 +398,7 @@ def test_the_schedule_of_refreshes():
 def test_the_damping_follows_the_average_share_since_the_last_refresh():
     criterion, x, y = Gaussian(), randn(40, 6, seed=30), randn(40, 3, seed=31)
     model = seeded(lambda: mlp(6, 30, 30, 3))
-    optimizer = NGD(model, criterion, refresh=4)
+    optimizer = NGD(model, criterion, refresh=4, momentum=0.0)
     value, shares, decided = optimizer.damping.start, [], set()
     for k in range(60):
         rows = slice(k % 4 * 10, k % 4 * 10 + 10)  # small batches: short steps

@@ -19,7 +19,8 @@ class Momentum:
     that of (μW ḡ + g)/(μW + 1), the average as it will be if the next gradient is this one again.
     Averaging comes *before* the length is measured: along a direction that owes less to this batch
     the quadratic model allows a longer step. μ is `factor`, or 1 − α after a step of length α: a
-    full step, α = 1, leaves nothing of the gradients before it that would still be true.
+    full step, α = 1, leaves nothing of the gradients before it that would still be true. Nor does
+    the average go on where it led to a step that was undone, or is expected to raise the loss.
 
     Lengths of single batches scatter, and with an average behind it one that is much too long is no
     longer made good by the next gradient: so a step is at most as long as the last ten were on
@@ -100,7 +101,7 @@ class Momentum:
         return min(alpha, math.exp(self._log))
 
     def advance(self, length: float) -> None:
-        """Blend in the gradients, and take note of the step's length; 0 if it was undone."""
+        """Blend in the gradients, and take note of the step's length; 1 to begin anew."""
         self.weight = self._mu * self.weight + 1
         known = [p for p in self._seen if p in self.values]
         if known:

@@ -281,7 +281,9 @@ class NGD(torch.optim.Optimizer):
         if momentum:
             # Lengths of single layers are inside d; the share says what part of a step they make.
             part = model.share / (direction.depth * model.alpha) if model.alpha else 0.0
-            momentum.advance(0.0 if stats.rejected else stats.length * part)
+            # Below half the slope of the average, the minimum along it is above where one stands.
+            lost = stats.rejected or direction.batch_slope < direction.slope / 2
+            momentum.advance(1.0 if lost else stats.length * part)
         if self._average is not None:
             self._average.update(self._params())
 

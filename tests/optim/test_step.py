@@ -487,3 +487,27 @@ def test_labels_that_are_fitted_stay_fitted(seed):
         losses.append(float(backward(model, criterion, x[rows], y[rows]).detach()))
         optimizer.step()
     assert max(losses[200:]) < 0.5
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+def test_the_damping_stays_above_a_part_of_the_fishers_scale(size):
+    criterion = Gaussian()
+    # A linear model without noise: ρ = 1 for ever, which asks for less and less damping.
+    x, model = size * randn(60, 4, seed=50), linear_chain(4, 4, 3)
+    y = x @ randn(4, 3, seed=51)
+    optimizer = NGD(model, criterion, damping=Adaptive(floor=1e-300, relative_floor=0.01))
+    train(optimizer, criterion, x, y, 120)
+    products = [
+        float(inputs.diagonal().mean() * errors.diagonal().mean())
+        for inputs, errors in factors_of(optimizer).values()
+    ]
+    scale = math.sqrt(math.prod(products))
+    assert 0.9 < optimizer.statistics.damping / (0.01 * scale) < 2
+
+
+def test_the_published_method_does_not_sample_what_the_likelihood_knows():
+    criterion, model = Gaussian(), seeded(lambda: mlp(3, 5, 2))
+    optimizer = NGD.published(model, criterion)
+    train(optimizer, criterion, randn(8, 3, seed=1), randn(8, 2, seed=2), 1)
+    *_, (_, errors) = factors_of(optimizer).values()
+    assert_near(errors, torch.eye(2, dtype=F64), 0.0)

@@ -29,6 +29,9 @@ class KroneckerBlock:
         solver: How the factors are inverted.
         power: −1 for the natural gradient, −½ for square-root whitening ([BLH18] §6).
         keep: Whether the factors stay once they are inverted.
+
+    Attributes:
+        mean: Mean eigenvalue of Λ ⊗ Λ̃ at the last refresh.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class KroneckerBlock:
         self.layer, self.split, self.keep = layer, split, keep
         self.inputs, self.errors = Factor(memory), Factor(memory)
         self.right, self.left = Keeper(solver, power=power), Keeper(solver, power=power)
+        self.mean = 0.0
 
     def wants(self, call: Call) -> bool:
         """Return whether a call has moments of this layer."""
@@ -80,6 +84,7 @@ class KroneckerBlock:
         """
         inputs, errors = self.inputs.mean_eigenvalue(), self.errors.mean_eigenvalue()
         right, left = ridges(self.split, damping, inputs, errors)
+        self.mean = inputs * errors
         if self.layer.one_sided:
             right, left = 0.0, damping
         pairs = ((self.right, self.inputs, right), (self.left, self.errors, left))
@@ -170,11 +175,14 @@ class DiagonalBlock:
     Args:
         layer: The layer.
         memory: How many past data the average remembers.
+
+    Attributes:
+        mean: Mean of the diagonal at the last refresh.
     """
 
     def __init__(self, layer: Layer, *, memory: float) -> None:
         self.layer, self.squares = layer, Factor(memory)
-        self._damping = 0.0
+        self._damping = self.mean = 0.0
 
     def wants(self, call: Call) -> bool:
         """Return whether a call has moments of this layer."""
@@ -195,7 +203,8 @@ class DiagonalBlock:
 
     def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
         """Take this damping."""
-        self._damping = damping
+        assert self.squares.matrix is not None
+        self._damping, self.mean = damping, float(self.squares.matrix.mean())
         return []
 
     def direction(self, g: Tensor) -> Tensor:

@@ -51,6 +51,8 @@ class Adaptive:
         least_share: αL below which it grows, if α is small too; 0 for eq. 21 alone.
         floor: Smallest λ. Mandatory: without one a network that has reached its noise floor, or has
             fitted all labels, goes on shrinking λ until a step blows up.
+        relative_floor: Smallest λ in units of the Fisher's scale, the geometric mean over layers of
+            a block's mean eigenvalue. Below it directions fit the noise of batches and factors.
         ceiling: Largest λ.
         reject: Undo a step that raises the loss by more than this fraction; infinity keeps all.
         split: How the factors share λ.
@@ -71,6 +73,7 @@ class Adaptive:
     least_alpha: float = 1 / 16
     least_share: float = 1.0
     floor: float = 1e-6
+    relative_floor: float = 2e-3
     ceiling: float = 1e6
     reject: float = 0.05
     split: Split = "pi"
@@ -87,14 +90,33 @@ class Adaptive:
                 "damping needs up ≥ 1, 0 < down ≤ 1 and low ≤ high, but got up "
                 f"{self.up:g}, down {self.down:g}, low {self.low:g}, high {self.high:g}."
             )
-        if not (self.least_alpha >= 0 and self.least_share >= 0 and self.reject >= 0):
-            raise InvalidInputError("least_alpha, least_share and reject must not be negative.")
+        signs = (self.relative_floor, self.least_alpha, self.least_share, self.reject)
+        if not all(number >= 0 for number in signs):
+            raise InvalidInputError(
+                "relative_floor, least_alpha, least_share and reject must not be negative."
+            )
         _check_split(self.split)
 
     def after(
-        self, step: int, value: float, *, ratio: float | None, alpha: float, share: float
+        self,
+        step: int,
+        value: float,
+        *,
+        ratio: float | None,
+        alpha: float,
+        share: float,
+        scale: float = 0.0,
     ) -> float:
-        """Return λ for the next steps; unchanged where ρ is not known."""
+        """Return λ for the next steps; unchanged where ρ is not known.
+
+        Args:
+            step: Steps taken.
+            value: λ so far.
+            ratio: ρ.
+            alpha: α.
+            share: αL.
+            scale: The Fisher's.
+        """
         if ratio is None:
             return value
         short = alpha < self.least_alpha and share < self.least_share
@@ -102,7 +124,7 @@ class Adaptive:
             value *= self.up
         elif ratio > self.high:
             value *= self.down
-        return min(max(value, self.floor), self.ceiling)
+        return min(max(value, self.floor, self.relative_floor * scale), self.ceiling)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +151,7 @@ class Fixed:
             raise InvalidInputError(f"damping must be at least 0, but is {self.start!r}.")
         _check_split(self.split)
 
-    def after(
-        self, step: int, value: float, *, ratio: float | None, alpha: float, share: float
-    ) -> float:
+    def after(self, step: int, value: float, **seen: float | None) -> float:
         """Return λ."""
         return value
 
@@ -165,9 +185,7 @@ class Scheduled:
         """Return λ before the first step."""
         return self._at(0)
 
-    def after(
-        self, step: int, value: float, *, ratio: float | None, alpha: float, share: float
-    ) -> float:
+    def after(self, step: int, value: float, **seen: float | None) -> float:
         """Return λ for the next step, after `step` of them."""
         return self._at(step)
 

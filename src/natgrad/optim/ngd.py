@@ -11,6 +11,7 @@ from torch.nn import Module
 
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
+from natgrad.optim.adaptation import Adaptation
 from natgrad.optim.averaging import WeightAverage
 from natgrad.optim.batch import Batch
 from natgrad.optim.build import Method, as_damping, check
@@ -24,14 +25,6 @@ from natgrad.optim.ruler import Ruler
 from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.steplength import EqualShare, Quadratic, StepLength
 from natgrad.optim.trial import Closure, Trial, mean_loss
-
-# Part of the share at the last refresh below which the inverses no longer fit the batch, and are
-# renewed out of turn.
-_STALE = 0.2
-
-# How often one judgement changes the damping at most, for steps that passed without one; and how
-# often a step that was undone does, so that few in a row are lost.
-_REPEATS, _UNDONE = 2, 4
 
 
 class NGD(torch.optim.Optimizer):
@@ -157,9 +150,7 @@ class NGD(torch.optim.Optimizer):
         params = self._params()
         self._average = None if weight_average is None else WeightAverage(params, weight_average)
         self._place = {p: torch.empty_like(p) for p in params}
-        self._value: float = self.damping.start
-        self._fresh_share = 0.0  # at the last refresh
-        self._share_sum = 0.0  # over the steps since
+        self._adaptation = Adaptation(self.damping)
 
     @classmethod
     def published(
@@ -176,8 +167,9 @@ class NGD(torch.optim.Optimizer):
         """Return the method of [BLH18] §5: (20) and (21) at every step, and nothing more.
 
         Factors of each batch alone, errors sampled `samples` times, √λ on both factors, an equal
-        share of 1/L for every layer. Two corrections: the predicted decrease of (21) has the sign
-        of a decrease and counts α once, and λ has a floor, without which it runs away.
+        share of 1/L for every layer. The last layer's Λ̃, which is the likelihood's own Fisher, is
+        not sampled (docs/optimizer.md). Two corrections: the predicted decrease of (21) has the
+        sign of a decrease and counts α once, and λ has a floor, without which it runs away.
 
         Args:
             model: The model.
@@ -196,12 +188,19 @@ class NGD(torch.optim.Optimizer):
         """
         double = next(model.parameters()).dtype == torch.float64
         floor = (1e-10 if double else 1e-8) if floor is None else floor
-        rule = Adaptive(start=damping, floor=floor, split="equal", least_share=0.0, reject=math.inf)
+        rule = Adaptive(
+            start=damping,
+            floor=floor,
+            relative_floor=0.0,
+            split="equal",
+            least_share=0.0,
+            reject=math.inf,
+        )
         defaults: dict[str, Any] = {
             "momentum": 0.0,
             "step_length": EqualShare(),
             "damping": rule,
-            "factors": Factors(samples=samples, memory=0.0, exact_output=False),
+            "factors": Factors(samples=samples, memory=0.0),
             "refresh": 1,
         }
         return cls(model, likelihood, lr=lr, **(defaults | options))
@@ -232,7 +231,7 @@ class NGD(torch.optim.Optimizer):
             return loss
         batch = self._core.batch(self._unscaled())
         stats = StepStatistics(
-            step=self._core.steps + 1, damping=self._value, refreshed=capture.wanted
+            step=self._core.steps + 1, damping=self._adaptation.value, refreshed=capture.wanted
         )
         self.statistics, capture.paused = stats, True
         off = torch.autocast(next(iter(self._place)).device.type, enabled=False)
@@ -247,7 +246,7 @@ class NGD(torch.optim.Optimizer):
         return loss
 
     def _step(self, batch: Batch, closure: Closure | None, stats: StepStatistics) -> None:
-        norms = self._core.renew(batch, self._value, self._params(), stats)
+        norms = self._core.renew(batch, stats.damping, self._params(), stats)
         rate, own = rates(self.param_groups)
         momentum = None if self._single(batch) else self._momentum
         average = momentum.averaged(self._params(), batch.total) if momentum else nullcontext()
@@ -270,12 +269,14 @@ class NGD(torch.optim.Optimizer):
         if stats.refreshed:
             with stats.timed("ratio"):
                 ratio = self._trial.judge(batch, model, closure, self._params(), stats)
-        self._adapt(ratio, stats, direction.depth)
+        scale = self._core.preconditioner.scale if ratio is not None else 0.0
+        stale = self._adaptation.adapt(
+            ratio, stats, since=self._core.since, depth=direction.depth, scale=scale
+        )
         if stats.rejected:
             self._restore(kept)
         else:
             decay(self.param_groups)
-        stale = stats.rejected or stats.share < _STALE * self._fresh_share
         (due,) = batch.world.sum([stale])  # processes must agree, and may differ in the last bit
         self._core.advance(due=due > 0)
         if momentum:
@@ -290,24 +291,6 @@ class NGD(torch.optim.Optimizer):
     def _single(self, batch: Batch) -> bool:
         """Return whether the batch has one datum, and there is no average to spoil its form."""
         return batch.n == 1 and self._momentum is not None and not self._momentum.values
-
-    def _adapt(self, ratio: float | None, stats: StepStatistics, depth: int) -> None:
-        """Set λ for the next step, from ρ and the average share since the last refresh.
-
-        The average, because inverses that have grown old understate the curvature more than fresh
-        ones do, and less so under more damping. λ acts on lengths at once, and on inverses at their
-        next refresh.
-        """
-        self._share_sum += stats.share
-        steps = max(1, self._core.since)
-        share = self._share_sum / steps
-        repeats = _UNDONE if stats.rejected else min(_REPEATS, steps) if stats.refreshed else 1
-        for _ in range(repeats):
-            self._value = self.damping.after(
-                self._core.steps + 1, self._value, ratio=ratio, alpha=share / depth, share=share
-            )
-        if stats.refreshed:
-            self._fresh_share, self._share_sum = stats.share, 0.0
 
     def _unscaled(self) -> float:
         """Return what the gradients were divided by since the criterion's scale was noted."""
@@ -383,9 +366,7 @@ class NGD(torch.optim.Optimizer):
         average, momentum = self._average, self._momentum
         state["natural"] = {
             **self._core.state_dict(),
-            "damping": self._value,
-            "fresh_share": self._fresh_share,
-            "share_sum": self._share_sum,
+            **self._adaptation.state_dict(),
             "ruler": self._ruler.state_dict(),
             "average": None if average is None else average.state_dict(self._names()),
             "momentum": None if momentum is None else momentum.state_dict(self._by_name()),
@@ -410,8 +391,7 @@ class NGD(torch.optim.Optimizer):
             )
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
         self._core.load_state_dict(state)
-        self._value = state["damping"]
-        self._fresh_share, self._share_sum = state["fresh_share"], state["share_sum"]
+        self._adaptation.load_state_dict(state)
         self._ruler.load_state_dict(state["ruler"])
         if self._average is not None and state["average"] is not None:
             self._average.load_state_dict(state["average"], self._names())

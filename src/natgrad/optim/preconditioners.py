@@ -1,5 +1,6 @@
 """From gradients to directions: block by block."""
 
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,6 +86,12 @@ class BlockDiagonal:
         for owner, keeper in sent:
             assert isinstance(keeper.inverse, Dense)
             world.send([keeper.inverse.matrix], owner)
+
+    @property
+    def scale(self) -> float:
+        """Return the geometric mean over layers of a block's mean eigenvalue, at the refresh."""
+        means = [block.mean for block in self.blocks.values() if block.mean > 0]
+        return statistics.geometric_mean(means) if means else 0.0
 
     def direction(self, batch: Batch, norms: Mapping[Tensor, float] | None) -> Direction:
         """Return the direction for the gradients that `.grad` holds.

@@ -39,7 +39,13 @@ def best(model: Module, criterion: Gaussian) -> NGD:
         momentum=0.0,
         step_length=PerLayer(rows=250),
         damping=Adaptive(
-            start=0.1, up=2.0, down=0.25, least_alpha=math.inf, least_share=0.5, floor=1e-8
+            start=0.1,
+            up=2.0,
+            down=0.25,
+            least_alpha=math.inf,
+            least_share=0.5,
+            floor=1e-8,
+            relative_floor=0.0,
         ),
         factors=Factors(source="propagated"),
         refresh=1,

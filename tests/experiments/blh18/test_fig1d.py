@@ -12,13 +12,16 @@ from natgrad.errors import InvalidInputError
 from natgrad.experiments.blh18 import fig1d
 from natgrad.experiments.blh18.autoencoder_cells import (
     DEFAULT,
+    Costs,
+    Entry,
     Trial,
     autoencoder,
+    costs,
     images,
     trial,
     widths,
 )
-from natgrad.experiments.blh18.fig1d_claims import Curves
+from natgrad.experiments.blh18.fig1d_claims import Curves, sooner_on_all_cores
 from natgrad.lab import figures
 from natgrad.lab.arrays import Arrays
 
@@ -104,11 +107,32 @@ def test_times_until_the_mark_by_hand() -> None:
     arrays.add("test", [[[9, 5, 2, 3], [9, 2, 1, nan]]], "seed", "method", "point")
     arrays.add("seconds", [[[0, 10, 20, 30], [0, 4, 8, nan]]], "seed", "method", "point")
     curves = Curves(arrays)
-    assert curves.mark.tolist() == [2]  # SGD's lowest error, not its last
-    assert curves.seconds("SGD").tolist() == [20]
-    assert curves.sooner(DEFAULT).tolist() == [5]
+    assert curves.mark.tolist() == [3]  # SGD's last error, though it was lower before
+    assert curves.seconds("SGD").tolist() == [30]
+    assert curves.sooner(DEFAULT).tolist() == [7.5]
+    assert curves.until(DEFAULT).tolist() == [1]
     assert curves.last(DEFAULT).tolist() == [1]
     assert np.isinf(never_there(arrays).seconds(DEFAULT)).all()
+
+
+def test_leads_on_all_cores_by_hand() -> None:
+    arrays = Arrays(method=["SGD", DEFAULT], glorot_method=["SGD", DEFAULT])
+    arrays.add("examples", [[0, 400, 800], [0, 600, 1200]], "method", "point")
+    arrays.add("test", [[[9, 5, 3], [9, 4, 2]]], "seed", "method", "point")
+    arrays.add("seconds", np.zeros((1, 2, 3)), "seed", "method", "point")
+    arrays.add("step_seconds", [[0.5, 9.0], [0.8, 2.0]], "threads", "glorot_method")
+    config = fig1d.Autoencoder(batch=20, default_batch=300)
+    # SGD: 40 steps, faster on one thread; NGD: 4 steps, faster on all.
+    assert sooner_on_all_cores(config, arrays, DEFAULT).tolist() == [40 * 0.5 / (4 * 2.0)]
+
+
+def test_timing_leaves_the_threads_as_they_were() -> None:
+    before = torch.get_num_threads()
+    entries = (Entry("SGD", 20, 0.01, 1), Entry(DEFAULT, 50, 1.0, 1))
+    found = costs(Costs("digits", 200, (100,), entries, turn=100, turns=2))
+    assert torch.get_num_threads() == before
+    assert found["seconds"].shape == (2, 2)
+    assert (found["seconds"] > 0).all()
 
 
 def never_there(arrays: Arrays) -> Curves:

@@ -1,6 +1,8 @@
 """Cells of Figure 1D: an autoencoder of handwritten digits."""
 
 import math
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -175,6 +177,63 @@ def race(config: Race) -> Result:
         step, every = _step(entry, model), config.every
         entered.append(Contestant(model, step, batch=entry.batch, passes=entry.passes, every=every))
     return contest.run(entered, (train, train), (test, test), config.seed)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Steps of several methods against the clock on the wall.
+
+    Attributes:
+        source: The images.
+        examples: How many training images; None for all.
+        hidden: Sizes of the hidden layers.
+        entries: The methods.
+        turn: Examples that a method sees in its turn.
+        turns: How often each has its turn.
+    """
+
+    source: Source
+    examples: int | None
+    hidden: tuple[int, ...]
+    entries: tuple[Entry, ...]
+    turn: int
+    turns: int
+
+
+def costs(config: Costs) -> Result:
+    """Return `seconds` of a step, on one thread and on all cores, by method; and `cores`.
+
+    Methods have their turns one after the other, from fresh weights. Nothing else should run.
+    """
+    rows = images(config.source)[0][: config.examples]
+    cores = os.cpu_count() or 1
+    found = np.zeros((2, len(config.entries)))
+    runs = [
+        (place, threads, at, entry, _step(entry, autoencoder(sizes, "uniform", 0)))
+        for sizes in [widths(config.hidden, rows.shape[1])]
+        for place, threads in enumerate((1, cores))
+        for at, entry in enumerate(config.entries)
+    ]
+    before = torch.get_num_threads()
+    try:
+        for turn in range(config.turns):
+            for place, threads, at, entry, step in runs:
+                torch.set_num_threads(threads)
+                found[place, at] += _turn(rows, entry.batch, step, turn, config.turn)
+    finally:
+        torch.set_num_threads(before)
+    return {"seconds": found / config.turns, "cores": np.asarray(cores)}
+
+
+def _turn(rows: Tensor, batch: int, step: Step, turn: int, examples: int) -> float:
+    """Return the seconds of a step, on average over some examples."""
+    steps = max(1, examples // batch)
+    batches = len(rows) // batch
+    began = time.perf_counter()
+    for k in range(turn * steps, (turn + 1) * steps):
+        x = rows[k % batches * batch :][:batch]
+        step(x, x)
+    return (time.perf_counter() - began) / steps
 
 
 def _step(entry: Entry, model: Module) -> Step:

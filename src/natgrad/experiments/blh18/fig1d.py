@@ -41,7 +41,7 @@ class Autoencoder:
     """Batch size of momentum and Adam, which gain seconds by it."""
     published_batch: int = 1_000
     """Batch size of eq. 20 as published."""
-    default_batch: int = 500
+    default_batch: int = 750
     """Batch size of NGD as it comes."""
     passes: int = 20
     """Passes of SGD over the training images."""
@@ -65,6 +65,10 @@ class Autoencoder:
     """Initial weights and orders of the images."""
     glorot_seeds: int = 3
     """Runs from Glorot's weights."""
+    turns: int = 12
+    """Turns of each method when steps are timed on all cores."""
+    turn: int = 10_000
+    """Examples of a turn."""
     glorot_rate: float = 0.01
     """SGD's learning rate from Glorot's weights: rates from 0.014 diverge before 20 epochs."""
 
@@ -98,7 +102,7 @@ def compute(config: Autoencoder, sweep: Sweep) -> Arrays:
     source = available(config.data)
     arrays = Arrays(
         seed=range(config.seeds), method=METHODS, first_order=list(FIRST_ORDER),
-        glorot_seed=range(config.glorot_seeds), glorot_method=GLOROT,
+        glorot_seed=range(config.glorot_seeds), glorot_method=GLOROT, threads=["one", "all"],
     )  # fmt: skip
     rates = _tune(config, source, sweep, arrays)
     natural = (
@@ -131,8 +135,23 @@ def compute(config: Autoencoder, sweep: Sweep) -> Arrays:
             values = np.stack([f[name] for f in part])
             axes = (f"{prefix}seed", f"{prefix}method", f"{prefix}point")
             arrays.add(f"{prefix}{name}", values, *axes)
+    _time(config, source, sweep, arrays, (entries[0], *natural))
     arrays.add("mnist", source == "MNIST")
     return arrays
+
+
+def _time(
+    config: Autoencoder,
+    source: cells.Source,
+    sweep: Sweep,
+    arrays: Arrays,
+    entries: tuple[cells.Entry, ...],
+) -> None:
+    """Time steps of SGD and the natural gradients on all cores, alone on the machine."""
+    given = cells.Costs(source, config.examples, config.hidden, entries, config.turn, config.turns)
+    (found,) = sweep([Cell(cells.costs, given, "steps on all cores")], "timing")
+    arrays.add("step_seconds", found["seconds"], "threads", "glorot_method")
+    arrays.add("cores", found["cores"])
 
 
 def _tune(config: Autoencoder, source: cells.Source, sweep: Sweep, arrays: Arrays) -> list[float]:
@@ -185,12 +204,12 @@ EXPERIMENT = register(
             "smoke": Autoencoder(
                 data="digits", hidden=(400, 100, 400), passes=6, first_order_passes=4,
                 published_batch=250, default_batch=250, published_passes=4, default_passes=4,
-                every=500, seeds=1, glorot_seeds=1,
+                every=500, seeds=1, glorot_seeds=1, turns=2, turn=1_000,
             ),
             "quick": Autoencoder(
                 data="either", examples=20_000, passes=3, first_order_passes=2, published_passes=2,
                 default_passes=2, every=2_000, sgd_rates=(0.02, 0.04), momentum_rates=(0.01, 0.02),
-                adam_rates=(1e-3, 2e-3), seeds=1, glorot_seeds=1,
+                adam_rates=(1e-3, 2e-3), seeds=1, glorot_seeds=1, turns=4, turn=4_000,
             ),
             "paper": Autoencoder(),
         },

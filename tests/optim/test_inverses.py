@@ -10,6 +10,7 @@ from natgrad.optim.factors import Factor
 from natgrad.optim.inverses import (
     Dense,
     Keeper,
+    Row,
     by_cholesky,
     by_eigen,
     by_low_rank,
@@ -90,6 +91,33 @@ def test_woodbury_updates(rows):
     found = by_woodbury(inverse(matrix, 0.2), fresh, 0.3)
     truth = torch.linalg.inv(0.7 * (matrix + 0.2 * torch.eye(8, dtype=F64)) + fresh.mT @ fresh)
     assert_near(found, truth, 1e-12)
+
+
+def test_a_row_alone_needs_no_matrix():
+    factor, keeper, x = Factor(memory=0), Keeper(), randn(1, 20, seed=40)
+    factor.update(Gram(rows=x), n=1)
+    keeper.refresh(factor, 0.3)
+    truth, g = inverse(x.mT @ x, 0.3), randn(20, 4, seed=41)
+    assert keeper.used == "row"
+    assert_near(keeper.inverse.left(g), truth @ g, 1e-13)
+    assert_near(keeper.inverse.right(g.mT), g.mT @ truth, 1e-13)
+    assert factor.mean_eigenvalue() == pytest.approx(float((x.mT @ x).diagonal().mean()))
+    assert_near(symmetric(factor.matrix), x.mT @ x, 1e-15)
+    again = Keeper()
+    again.load_state_dict(keeper.state_dict(), x)
+    assert torch.equal(again.inverse.left(g), keeper.inverse.left(g))
+
+
+def test_along_a_row_alone_nothing_is_lost_to_rounding():
+    """1/(γ + |x|²) is a billionth of 1/γ here; a factorisation in single precision loses it."""
+    x = 30 * randn(60, 1, seed=42).float()
+    square = float(x.double().mT @ x.double())
+    assert_near(Row(x, 1e-4).left(x), x.double() / (1e-4 + square), 1e-5)
+
+
+def test_a_row_of_zeros_leaves_the_ridge():
+    found = Row(torch.zeros(3, 1), 0.5).left(torch.ones(3, 1))
+    assert torch.equal(found, torch.full((3, 1), 2.0))
 
 
 def test_low_rank_is_exact_on_what_it_keeps():

@@ -34,6 +34,22 @@ def test_batch_size_one_takes_the_rank_one_form(length, rtol, bias):
         assert_near(a, b, rtol)
 
 
+def test_published_batches_of_one_are_equation_20_without_a_matrix():
+    criterion, x, y = Gaussian(), randn(1, 4, seed=24), randn(1, 2, seed=25)
+    model = seeded(lambda: mlp(4, 6, 2))
+    optimizer = NGD.published(model, criterion, damping=0.09)
+    backward(model, criterion, x, y)
+    before = [w.clone() for w in weights_of(model)]
+    e, a = model[0].bias.grad.clone(), torch.cat([x[0], x.new_ones(1)])
+    optimizer.step()
+    block = optimizer._core.preconditioner.blocks["0"]
+    assert (block.left.used, block.right.used) == ("row", "row")
+    sampled = block.errors.rows[0]
+    u = (e - sampled * (sampled @ e) / (0.3 + sampled @ sampled)) / 0.3
+    v = a / (0.3 + a @ a)
+    assert_near(weights_of(model)[0] - before[0], -0.5 * torch.outer(u, v[:4]), 1e-12)
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_outputs_along_vectors_are_those_of_moved_weights(bias):
     """And the weights are not touched, whatever hooks of its own the layer has."""

@@ -57,7 +57,7 @@ class KroneckerBlock:
     @property
     def known(self) -> bool:
         """Return whether both factors have been estimated."""
-        return self.inputs.matrix is not None and self.errors.matrix is not None
+        return self.inputs.known and self.errors.known
 
     @property
     def ready(self) -> bool:
@@ -146,8 +146,7 @@ class KroneckerBlock:
     def set(self, inputs: Tensor, errors: Tensor) -> None:
         """Replace both factors."""
         for factor, matrix in ((self.inputs, inputs), (self.errors, errors)):
-            factor.matrix, factor.change = matrix, None
-            factor.version += 1
+            factor.set(matrix)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the factors and their inverses."""
@@ -192,7 +191,7 @@ class DiagonalBlock:
     @property
     def known(self) -> bool:
         """Return whether the squares have been estimated."""
-        return self.squares.matrix is not None
+        return self.squares.known
 
     ready = known
 

@@ -70,9 +70,7 @@ class Factor:
         memory: How many past data are remembered.
 
     Attributes:
-        matrix: The average, shape `(n, n)`; None before the first batch. Only the lower triangle
-            has meaning. A stack `(g, n, n)` for layers in groups, the diagonal `(n,)` of a
-            diagonal one.
+        rows: R, if the factor is RᵀR with few rows: that of a small batch alone.
         multiple: c, if the factor is known to be c times the identity for ever.
         constant: Whether the factor is known exactly and for ever.
         version: Counts changes of the matrix.
@@ -81,12 +79,34 @@ class Factor:
 
     def __init__(self, memory: float) -> None:
         self.memory = memory
-        self.matrix: Tensor | None = None
+        self.rows: Tensor | None = None
+        self._matrix: Tensor | None = None
         self.multiple: float | None = None
         self.constant = False
         self.version = 0
         self.change: tuple[Tensor, float] | None = None
         self._past = 0.0
+
+    @property
+    def matrix(self) -> Tensor | None:
+        """The average, shape `(n, n)`; None before the first batch.
+
+        Only the lower triangle has meaning. A stack `(g, n, n)` for layers in groups, the diagonal
+        `(n,)` of a diagonal one.
+        """
+        if self._matrix is None and self.rows is not None:
+            self._matrix = Gram(rows=self.rows).summed()
+        return self._matrix
+
+    @property
+    def known(self) -> bool:
+        """Return whether there has been a batch."""
+        return self._matrix is not None or self.rows is not None
+
+    def set(self, matrix: Tensor | None) -> None:
+        """Replace the average."""
+        self._matrix, self.rows, self.change = matrix, None, None
+        self.version += 1
 
     def update(self, fresh: Gram, *, n: float) -> None:
         """Blend in the average over n new data.
@@ -95,19 +115,22 @@ class Factor:
             fresh: The average; kept, not copied.
             n: How many data it averages.
         """
-        weight = 1.0 if self.matrix is None else n / (n + self._past)
-        if self.matrix is None or weight == 1:
-            self.matrix = fresh.summed()
+        weight = n / (n + self._past) if self.known else 1.0
+        if weight == 1:
+            self.set(fresh.summed() if fresh.rows is None else None)
+            self.rows = fresh.rows
         else:
+            assert self.matrix is not None
             fresh.blend(self.matrix, weight)
-        self.change = None if fresh.rows is None else (fresh.rows * weight**0.5, weight)
+            self.set(self.matrix)
+            if fresh.rows is not None:
+                self.change = fresh.rows * weight**0.5, weight
         self._past = min(self._past + n, self.memory)
-        self.version += 1
 
     def fix(self, matrix: Tensor) -> None:
         """Set the factor for ever."""
-        self.matrix, self.constant, self.change = matrix, True, None
-        self.version += 1
+        self.set(matrix)
+        self.constant = True
         diagonal = matrix.diagonal()
         if bool((diagonal == diagonal[0]).all()) and int(matrix.count_nonzero()) == len(matrix):
             self.multiple = float(diagonal[0])
@@ -115,10 +138,12 @@ class Factor:
     def forget(self) -> None:
         """Free the matrix, unless it is constant."""
         if not self.constant:
-            self.matrix = self.change = None
+            self._matrix = self.rows = self.change = None
 
     def mean_eigenvalue(self) -> float:
         """Return the trace over n."""
+        if self.rows is not None:
+            return float(self.rows.square().sum()) / self.rows.shape[1]
         assert self.matrix is not None
         diagonal = self.matrix if self.matrix.ndim == 1 else self.matrix.diagonal(dim1=-2, dim2=-1)
         return float(diagonal.mean())
@@ -138,6 +163,6 @@ class Factor:
         matrix = state["matrix"]
         if matrix is not None:
             matrix = matrix.to(like.device, wide(like.detach()).dtype, copy=True)
-        self.matrix = matrix
+        self._matrix, self.rows = matrix, None
         self.multiple, self.constant = state["multiple"], state["constant"]
         self.version, self._past, self.change = state["version"], state["past"], None

@@ -5,6 +5,7 @@
 | `cholesky` | Λ | 2.4 n³ |
 | `eigen` | Λ; any power; needs no γ | 14 n³ |
 | `woodbury` | the last inverse and r new rows | 10.5 n² r |
+| `row` | Λ = xxᵀ of one row alone | n, and applying it 4/n of a product |
 | `constant` | Λ that never changes | 14 n³ once, then n³ for every new γ |
 | `low_rank` | Λ; rank r and one number for the rest | 13 n² r, and applying it 4 r/n of a product |
 
@@ -83,6 +84,38 @@ class Dense:
     def right(self, g: Tensor) -> Tensor:
         """Return g M."""
         return g @ self.matrix
+
+
+class Row:
+    """(γI + xxᵀ)⁻¹ of a single row, [BLH18] §3: vectors, and no matrix.
+
+    What is across x is taken twice, and x never normalised: x itself has then nothing across it,
+    to the last bit, where residues of rounding over a small γ would drown 1/(γ + |x|²).
+
+    Args:
+        x: Shape `(n, 1)`.
+        ridge: γ > 0.
+
+    Example:
+        >>> Row(torch.tensor([[0.0], [2.0]]), 1.0).left(torch.ones(2, 1)).flatten()
+        tensor([1.0000, 0.2000])
+    """
+
+    def __init__(self, x: Tensor, ridge: float) -> None:
+        self.x, self.ridge = x, ridge
+        self._square = x.mT @ x
+        self._unit = self._square.clamp(min=torch.finfo(x.dtype).tiny)  # a row of zeros
+
+    def left(self, g: Tensor) -> Tensor:
+        """Return M g."""
+        along = (self.x.mT @ g) / self._unit
+        across = g - self.x @ along
+        across = across - self.x @ ((self.x.mT @ across) / self._unit)
+        return across / self.ridge + self.x @ (along / (self.ridge + self._square))
+
+    def right(self, g: Tensor) -> Tensor:
+        """Return g M."""
+        return self.left(g.mT).mT
 
 
 class LowRank:
@@ -227,11 +260,10 @@ class Keeper:
         Returns:
             Whether there is a dense one that another process may have to be given.
         """
-        assert factor.matrix is not None
         if self._version == factor.version and self.ridge == ridge:
             return False
         self.used = self._choose(factor, ridge)
-        dense = self.used not in ("multiple", "diagonal", "low_rank")
+        dense = self.used not in ("multiple", "diagonal", "low_rank", "row")
         if self.used == "woodbury":
             assert factor.change is not None
             assert isinstance(self.inverse, Dense)
@@ -241,14 +273,19 @@ class Keeper:
             self.ridge *= 1 - weight
             self._updates += len(rows)
         else:
-            room = dense and not here
-            made = Dense(torch.empty_like(factor.matrix)) if room else None
-            self.inverse = made or self._remade(factor, factor.matrix, ridge)
+            self.inverse = self._remade(factor, ridge, room=dense and not here)
             self.ridge, self._updates = ridge, 0
         self._version = factor.version
         return dense
 
-    def _remade(self, factor: Factor, matrix: Tensor, ridge: float) -> Inverse:
+    def _remade(self, factor: Factor, ridge: float, *, room: bool) -> Inverse:
+        if self.used == "row":
+            assert factor.rows is not None
+            return Row(factor.rows.mT, ridge)
+        matrix = factor.matrix
+        assert matrix is not None
+        if room:
+            return Dense(torch.empty_like(matrix))
         if self.used == "multiple":
             assert factor.multiple is not None
             return Multiple((factor.multiple + ridge) ** self.power)
@@ -267,9 +304,11 @@ class Keeper:
         return Dense(by_cholesky(matrix, ridge))
 
     def _choose(self, factor: Factor, ridge: float) -> str:
-        assert factor.matrix is not None
         if factor.multiple is not None:
             return "multiple"
+        if factor.rows is not None and len(factor.rows) == 1 and self._single(ridge):
+            return "row"
+        assert factor.matrix is not None
         if factor.matrix.ndim == 1:
             return "diagonal"
         if factor.constant:
@@ -281,6 +320,9 @@ class Keeper:
         if self.solver == "low_rank" and factor.matrix.ndim == 3:
             return "cholesky"
         return self.solver if self.solver in ("eigen", "low_rank") else "cholesky"
+
+    def _single(self, ridge: float) -> bool:
+        return self.power == -1 and ridge > 0 and self.solver in ("auto", "woodbury")
 
     def _updatable(self, factor: Factor, ridge: float) -> bool:
         if factor.change is None or factor.version != self._version + 1:
@@ -305,6 +347,8 @@ class Keeper:
             kind, data = "dense", {"matrix": self.inverse.matrix}
         elif isinstance(self.inverse, Diagonal):
             kind, data = "diagonal", {"values": self.inverse.values}
+        elif isinstance(self.inverse, Row):
+            kind, data = "row", {"x": self.inverse.x, "ridge": self.inverse.ridge}
         elif isinstance(self.inverse, LowRank):
             kind = "low_rank"
             data = {
@@ -327,7 +371,13 @@ class Keeper:
             key: value.to(like.device, dtype, copy=True) if isinstance(value, Tensor) else value
             for key, value in state["data"].items()
         }
-        kinds = {"multiple": Multiple, "dense": Dense, "diagonal": Diagonal, "low_rank": LowRank}
+        kinds = {
+            "multiple": Multiple,
+            "dense": Dense,
+            "diagonal": Diagonal,
+            "low_rank": LowRank,
+            "row": Row,
+        }
         self.inverse = kinds[state["kind"]](**data) if state["kind"] else None
         self.ridge, self._version = state["ridge"], state["version"]
         self._updates, self._eigen = state["updates"], None

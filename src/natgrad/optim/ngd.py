@@ -256,13 +256,15 @@ class NGD(torch.optim.Optimizer):
                 direction.weigh(own, batch.total)
         if momentum:
             direction.meet(batch.total)
-        kept = direction.params if stats.refreshed else direction.disturbed
+        disturbed = [] if isinstance(self.step_length, EqualShare) else direction.disturbed
+        undoable = stats.refreshed and not math.isinf(self.damping.reject)
+        kept = direction.params if undoable else disturbed
         self._save(kept)
         try:
             with stats.timed("length"):
                 model = self._trial.lengthen(batch, direction, rate, stats)
         finally:
-            self._restore(kept)
+            self._restore(disturbed)
         with stats.timed("update"):
             direction.move(stats.length)
         ratio = None

@@ -157,8 +157,8 @@ def departures(config: "Autoencoder", arrays: Arrays) -> Sequence[str]:
         f"{rates}. Momentum and Adam run with M = {config.large_batch}, where they gain seconds. "
         f"No natural gradient was tuned: eq. 20 runs with M = {config.published_batch} as in the "
         f"paper, ours as it comes with M = {config.default_batch}.",
-        "Seconds of the curves are CPU time of one thread in training steps, methods in turn, one "
-        "process; first-order methods run PyTorch's fused kernels. " + _clock(arrays),
+        "Seconds of the curves are CPU time of one thread in training steps, methods in turn, in "
+        "one process; first-order methods run PyTorch's fused kernels. " + _clock(arrays),
         "Eq. 20 takes the last layer's error factor from the likelihood; all others are sampled.",
         f"Test errors at the end (median): {', '.join(first)}.",
     ]

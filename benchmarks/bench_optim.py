@@ -62,6 +62,7 @@ class Contest:
         *,
         batches: int = 10,
         warm: int = 18,
+        make: Callable[..., NGD] = NGD,
         **options: object,
     ) -> None:
         x = images(batches * batch, widths[0])
@@ -72,7 +73,7 @@ class Contest:
         self.plain, self.model = network(widths), network(widths)
         self.sgd = torch.optim.SGD(self.plain.parameters(), lr=1e-4)
         self.criterion = Gaussian() if self.squared else Categorical()
-        self.ngd = NGD(self.model, self.criterion, **options)  # type: ignore[arg-type]
+        self.ngd = make(self.model, self.criterion, **options)
         self.losses: list[float] = []
         self.turns = 0
         for _ in range(warm):  # until refreshes are rare
@@ -200,21 +201,40 @@ def growth() -> list[Row]:
 
 
 def single() -> list[Row]:
-    # At first the damping moves, and every inverse with it: wait until both have settled.
-    seconds, ratio = Contest(AUTOENCODER, 1, warm=120).ratio(rounds=25)
     widths = [100, 300, 1000, 2000]
-    wider = [Contest((width,) * 4 + (10,), 1, warm=120).ratio(rounds=25)[1] for width in widths]
-    detail = ", ".join(f"{n}: {r:.1f}" for n, r in zip(widths, wider, strict=True))
-    return [
-        Row(
-            "batch size 1: step / backward and SGD",
-            ratio,
-            "×",
-            "",
-            None,
-            f"plain step {1e3 * seconds:.1f} ms; ratios at other widths {detail}",
-        )
-    ]
+    rows = []
+    for name, make, damping in (
+        ("eq. 20 as published", NGD.published, {"damping": 1.0, "floor": 1.0, "lr": 0.2}),
+        ("default step", NGD, {}),
+    ):
+        # At first the damping moves, and every inverse with it: wait until both have settled.
+        contests = [
+            Contest(sizes, 1, warm=120, make=make, **damping)
+            for sizes in (AUTOENCODER, *((width,) * 4 + (10,) for width in widths))
+        ]
+        (seconds, ratio), *wider = [contest.ratio(rounds=25) for contest in contests]
+        detail = ", ".join(f"{n}: {r:.1f}" for n, (_, r) in zip(widths, wider, strict=True))
+        plain, ours = [s for s, _ in wider], [s * r for s, r in wider]
+        rows += [
+            Row(
+                f"batch size 1, autoencoder: {name} / backward and SGD",
+                ratio,
+                "×",
+                "",
+                None,
+                f"plain step {1e3 * seconds:.1f} ms",
+            ),
+            Row(
+                f"batch size 1, width {widths[-1]}: {name} / backward and SGD",
+                wider[-1][1],
+                "×",
+                "≤ 2" if make is not NGD else "",
+                wider[-1][1] <= 2 if make is not NGD else None,
+                f"at widths {detail}; seconds grow as width to the {exponent(widths, ours):.2f}, "
+                f"of a plain step to the {exponent(widths, plain):.2f}",
+            ),
+        ]
+    return rows
 
 
 if __name__ == "__main__":

@@ -226,7 +226,8 @@ def departures(promise: Promise, config: "DeepLinear", arrays: Arrays) -> Sequen
         "SGD's best rate is the one in the paper's caption. With fan-in factors the published "
         "rates diverge.",
         "The model's noise covariance is I, and the data's 1e-6 I only sets the floor; eq. 20 "
-        "starts at λ = 0.01 with a floor of 1e-8, without which λ runs away at the noise floor.",
+        "starts at λ = 0.01 with a floor of 1e-8, without which λ runs away at the noise floor, and "
+        "takes the last layer's error factor from the likelihood.",
         f"Every first-order method was tuned with {len(config.sgd_rates)} rates × "
         f"{config.tuning_seeds} problems × {config.tuning_passes} passes on 1000 further data of "
         f"the teacher, one rate for all seeds: {rates}. No natural gradient was tuned.",
@@ -234,9 +235,9 @@ def departures(promise: Promise, config: "DeepLinear", arrays: Arrays) -> Sequen
         "first-order methods run PyTorch's fused kernels. A method that never arrives counts "
         "with all its seconds, one that diverges not at all.",
         "“NGD linear” is NGD(model, criterion, momentum=0, step_length=PerLayer(rows=250), "
-        "damping=Adaptive(start=0.1, up=2, down=¼, least_alpha=∞, least_share=½, floor=1e-8), "
-        "factors=Factors(source='propagated'), refresh=1): eq. 14–15 instead of sampling, and a "
-        "step length for every layer. NGD as it comes arrives after "
+        "damping=Adaptive(start=0.1, up=2, down=¼, least_alpha=∞, least_share=½, floor=1e-8, "
+        "relative_floor=0), factors=Factors(source='propagated'), refresh=1): eq. 14–15 instead of "
+        "sampling, and a step length for every layer. NGD as it comes arrives after "
         f"{middle(curves.passes_until(DEFAULT))} passes (median): its λ falls by a third at a "
         "time, and one length serves all layers.",
     ]

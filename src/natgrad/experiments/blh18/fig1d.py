@@ -213,7 +213,7 @@ EXPERIMENT = register(
             ),
             "paper": Autoencoder(),
         },
-        minutes={"smoke": 0.2, "quick": 1, "paper": 40},
+        minutes={"smoke": 0.2, "quick": 1.5, "paper": 45},
         compute=compute,
         claims=claims,
         draw=draw,

@@ -226,7 +226,7 @@ def departures(promise: Promise, config: "DeepLinear", arrays: Arrays) -> Sequen
         "SGD's best rate is the one in the paper's caption. With fan-in factors the published "
         "rates diverge.",
         "The model's noise covariance is I, and the data's 1e-6 I only sets the floor; eq. 20 "
-        "starts at λ = 0.01 with a floor of 1e-8, without which λ runs away at the noise floor, and "
+        "starts at λ = 0.01 with a floor of 1e-8, without which λ runs away at the noise floor; it "
         "takes the last layer's error factor from the likelihood.",
         f"Every first-order method was tuned with {len(config.sgd_rates)} rates × "
         f"{config.tuning_seeds} problems × {config.tuning_passes} passes on 1000 further data of "

@@ -232,3 +232,11 @@ def test_stacks_are_inverted_one_by_one():
     # A stack with one singular member falls back to double precision, and still fails without γ.
     single = torch.stack([torch.ones(2, 2), torch.eye(2)])
     assert_near(by_cholesky(single, 1e-9)[1], torch.eye(2), 1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-18, 1e-19, 3e-20, 1e-30])
+def test_a_row_of_nearly_zeros_leaves_the_ridge(size):
+    x = torch.zeros(4, 1)
+    x[1] = size
+    assert_near(Row(x, 0.5).left(x), 2 * x.double(), 1e-6)
+    assert_near(Row(x, 0.5).left(torch.ones(4, 1)), torch.full((4, 1), 2.0), 1e-6)

@@ -120,6 +120,15 @@ def test_unscaled_gradients_need_the_scaler():
         scaler.step(optimizer)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("make", [NGD, NGD.published])
+def test_a_single_datum_in_half_precision_trains(make, dtype):
+    model, criterion = network(dtype), Gaussian()
+    optimizer = make(model, criterion)
+    losses = train(optimizer, criterion, X[:1].to(dtype), Y[:1].to(dtype), 10)
+    assert losses[-1] < losses[0]
+
+
 def test_weights_in_half_precision_train():
     model, criterion = network(torch.bfloat16), Gaussian()
     optimizer = NGD(model, criterion)

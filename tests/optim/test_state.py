@@ -5,11 +5,12 @@ import io
 
 import pytest
 import torch
-from torch.nn import Linear, Sequential
+from torch import Tensor
+from torch.nn import Linear, Module, Sequential
 
 from natgrad import Categorical, Gaussian
 from natgrad.errors import InvalidInputError, NonFiniteError, UnsupportedError
-from natgrad.optim import NGD, EqualShare, Factors
+from natgrad.optim import NGD, Adaptive, EqualShare, Factors
 from tests.helpers import generator, randn
 from tests.optim.nets import backward, linear_chain, mlp, seeded, train, weights_of
 
@@ -223,3 +224,51 @@ def test_a_state_of_another_version_is_refused_with_a_sentence():
         fresh.load_state_dict(state)
     run(fresh, fresh.likelihood, 1)
     assert fresh.statistics.step == 1
+
+
+class Forked(Module):
+    """A network one of whose layers sits out some batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = Linear(6, 8), Linear(8, 8), Linear(8, 2)
+        self.skip = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.first(x))
+        return self.last(hidden if self.skip else torch.tanh(self.second(hidden)))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {
+            "factors": Factors(memory=0, keep=False),
+            "damping": Adaptive(start=1e-3, relative_floor=5.0),
+            "refresh": 1,
+        },
+    ],
+    ids=["default", "forgetful"],
+)
+def test_a_layer_that_sits_out_resumes_bit_for_bit(n, options):
+    """Its factor, of few rows, is inverted again under another damping without being renewed."""
+    criterion, ends = Gaussian(), []
+    x, y = randn(9 * n, 6, seed=1).float(), randn(9 * n, 2, seed=2).float()
+    for resumed in (False, True):
+        torch.manual_seed(0)
+        model = Forked()
+        optimizer = NGD(model, criterion, **options)
+        for k in range(9):
+            model.skip = k in (1, 2, 5)
+            if resumed and k in (1, 4, 6):
+                state = optimizer.state_dict()
+                optimizer.remove()
+                optimizer = NGD(model, criterion, **options)
+                optimizer.load_state_dict(state)
+            rows = slice(k * n, (k + 1) * n)
+            train(optimizer, criterion, x[rows], y[rows], 1)
+        optimizer.remove()
+        ends.append([p.detach().clone() for p in model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))

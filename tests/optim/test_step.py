@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import Linear, Sequential, Tanh
+from torch.nn import Linear, ReLU, Sequential, Tanh
 
 from natgrad import (
     Bernoulli,
@@ -20,7 +20,7 @@ from natgrad import (
     reference,
     steps_reached,
 )
-from natgrad.errors import InvalidInputError
+from natgrad.errors import InvalidInputError, NonFiniteError
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, Quadratic, Scheduled
 from natgrad.optim.damping import ridges
 from natgrad.optim.direction import Direction, Part
@@ -511,3 +511,26 @@ def test_the_published_method_does_not_sample_what_the_likelihood_knows():
     train(optimizer, criterion, randn(8, 3, seed=1), randn(8, 2, seed=2), 1)
     *_, (_, errors) = factors_of(optimizer).values()
     assert_near(errors, torch.eye(2, dtype=F64), 0.0)
+
+
+@pytest.mark.parametrize("n", [1, 8])
+@pytest.mark.parametrize("make", [NGD.published, lambda *args, **o: NGD(*args, damping=0.1, **o)])
+def test_a_step_into_nan_is_undone_whatever_the_rule_keeps(make, n):
+    criterion = Categorical()
+    model = seeded(lambda: Sequential(Linear(3, 5), ReLU(), Linear(5, 4))).float()
+    optimizer = make(model, criterion, lr=1e30)
+    backward(model, criterion, randn(n, 3, seed=1).float(), torch.arange(n) % 4)
+    before = params(model)
+    optimizer.step()
+    assert optimizer.statistics.rejected
+    assert all(torch.equal(p, before[name]) for name, p in params(model).items())
+
+
+def test_a_promise_that_overflows_is_refused_with_a_sentence():
+    criterion, model = Gaussian(), seeded(lambda: mlp(3, 5, 2))
+    optimizer = NGD(model, criterion, lr=1e200)
+    backward(model, criterion, randn(8, 3, seed=1), randn(8, 2, seed=2))
+    before = params(model)
+    with pytest.raises(NonFiniteError, match="overflows along the direction"):
+        optimizer.step()
+    assert all(torch.equal(p, before[name]) for name, p in params(model).items())

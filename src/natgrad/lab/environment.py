@@ -27,7 +27,7 @@ def environment() -> dict[str, Any]:
         **{name: _version(name) for name in _PACKAGES},
         "threads": torch.get_num_threads(),
         "cpu": _cpu(Path("/proc/cpuinfo")),
-        "cores": _cores(),
+        "cores": cores(),
         "platform": platform.platform(),
     }
 
@@ -79,7 +79,8 @@ def _cpu(cpuinfo: Path) -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _cores() -> int | None:
+def cores() -> int:
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
-    return os.cpu_count()
+    return os.cpu_count() or 1

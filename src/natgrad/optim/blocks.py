@@ -14,7 +14,7 @@ from natgrad.optim.damping import Split, ridges
 from natgrad.optim.direction import OuterPart
 from natgrad.optim.factors import Factor
 from natgrad.optim.inverses import Keeper, Solver
-from natgrad.optim.layers import Layer, LinearLayer
+from natgrad.optim.layers import Layer, LinearLayer, wide
 from natgrad.optim.moments import Gram
 from natgrad.optim.ranks import World
 
@@ -31,7 +31,7 @@ class KroneckerBlock:
         keep: Whether the factors stay once they are inverted.
 
     Attributes:
-        mean: Mean eigenvalue of Λ ⊗ Λ̃ at the last refresh.
+        mean: Mean eigenvalue of Λ times that of Λ̃, at the last refresh.
     """
 
     def __init__(
@@ -123,6 +123,8 @@ class KroneckerBlock:
         rows = self.layer.input_rows(x)
         if len(rows) != 1 or type(self.layer) is not LinearLayer or weight.grad is None:
             return None
+        if wide(weight.grad).dtype != weight.dtype:  # half precision, in which vectors lose digits
+            return None
         row = rows[0].to(weight.dtype)
         if bias is not None and bias.grad is None:
             return None
@@ -155,6 +157,7 @@ class KroneckerBlock:
             "errors": self.errors.state_dict(),
             "right": self.right.state_dict(),
             "left": self.left.state_dict(),
+            "mean": self.mean,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -164,6 +167,7 @@ class KroneckerBlock:
         self.errors.load_state_dict(state["errors"], like)
         self.right.load_state_dict(state["right"], like)
         self.left.load_state_dict(state["left"], like)
+        self.mean = state["mean"]
 
 
 class DiagonalBlock:
@@ -214,12 +218,13 @@ class DiagonalBlock:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average and the damping in use."""
-        return {"squares": self.squares.state_dict(), "damping": self._damping}
+        numbers = {"damping": self._damping, "mean": self.mean}
+        return {"squares": self.squares.state_dict(), **numbers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take a state."""
         self.squares.load_state_dict(state["squares"], self.layer.weight)
-        self._damping = state["damping"]
+        self._damping, self.mean = state["damping"], state["mean"]
 
 
 def _average(sums: Sequence[Gram | None], weights: Sequence[float], world: World) -> Gram:

@@ -151,7 +151,8 @@ class Factor:
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the last change."""
         return {
-            "matrix": self.matrix,
+            "rows": self.rows,
+            "matrix": self._matrix,
             "multiple": self.multiple,
             "constant": self.constant,
             "version": self.version,
@@ -160,9 +161,10 @@ class Factor:
 
     def load_state_dict(self, state: dict[str, Any], like: Tensor) -> None:
         """Take a state, on the device of `like` and in its precision, single or wider."""
-        matrix = state["matrix"]
-        if matrix is not None:
-            matrix = matrix.to(like.device, wide(like.detach()).dtype, copy=True)
-        self._matrix, self.rows = matrix, None
+        dtype = wide(like.detach()).dtype
+        self._matrix, self.rows = (
+            None if kept is None else kept.to(like.device, dtype, copy=True)
+            for kept in (state["matrix"], state["rows"])
+        )
         self.multiple, self.constant = state["multiple"], state["constant"]
         self.version, self._past, self.change = state["version"], state["past"], None

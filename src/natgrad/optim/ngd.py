@@ -257,8 +257,7 @@ class NGD(torch.optim.Optimizer):
         if momentum:
             direction.meet(batch.total)
         disturbed = [] if isinstance(self.step_length, EqualShare) else direction.disturbed
-        undoable = stats.refreshed and not math.isinf(self.damping.reject)
-        kept = direction.params if undoable else disturbed
+        kept = direction.params if stats.refreshed else disturbed
         self._save(kept)
         try:
             with stats.timed("length"):

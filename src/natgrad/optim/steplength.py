@@ -83,7 +83,7 @@ class QuadraticModel:
 
     def decrease(self, length: float) -> float:
         """Return the decrease of the loss that a step promises."""
-        return length * self.slope - length**2 * self.bend / 2
+        return length * self.slope - length * length * self.bend / 2  # ** would raise, not overflow
 
     def shorten(self, length: float, most: float) -> float:
         """Return a length up to this one that promises a decrease, of no more than `most`.

@@ -54,6 +54,8 @@ class Curves:
         if method == "SGD":  # which may have been there before, and have left again
             return spent[:, self.points(method) - 1]
         met = self.test[:, self.names.index(method)] <= self.mark[:, None]
+        met &= np.isfinite(self.mark)[:, None]  # nothing is sooner than what has diverged
+        met[:, 0] = False
         rows = zip(spent, met, strict=True)
         return np.array([row[m.argmax()] if m.any() else math.inf for row, m in rows])
 

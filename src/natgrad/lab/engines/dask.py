@@ -18,8 +18,8 @@ from distributed.scheduler import KilledWorker
 from natgrad.errors import InvalidInputError
 from natgrad.lab.engines.base import Engine, Job, Outcome, sentence
 from natgrad.lab.engines.child import Children
-from natgrad.lab.engines.local import cores
 from natgrad.lab.engines.parcel import pack
+from natgrad.lab.environment import cores
 from natgrad.lab.failures import SchedulerError, StoreError, WorkerError
 
 _PATIENCE = 3.0  # seconds to wait for a scheduler's first answer

@@ -5,7 +5,6 @@ workers outlive a killed parent; Pebble's pool hangs when workers are killed at 
 all of them share one pipe. Here each worker has a connection of its own, and no lock is shared.
 """
 
-import os
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
@@ -14,11 +13,7 @@ from natgrad.errors import InvalidInputError
 from natgrad.lab.engines.base import Engine, Job, Outcome
 from natgrad.lab.engines.child import Children
 from natgrad.lab.engines.parcel import pack
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))
+from natgrad.lab.environment import cores
 
 
 class Local(Engine):

@@ -229,8 +229,8 @@ def single() -> list[Row]:
                 f"batch size 1, width {widths[-1]}: {name} / backward and SGD",
                 wider[-1][1],
                 "×",
-                "≤ 2" if make is not NGD else "",
-                wider[-1][1] <= 2 if make is not NGD else None,
+                "",
+                None,
                 f"at widths {detail}; seconds grow as width to the {exponent(widths, ours):.2f}, "
                 f"of a plain step to the {exponent(widths, plain):.2f}",
             ),

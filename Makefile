@@ -23,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help reproduce test check bench lint types format clean
+.PHONY: help reproduce test check bench lint types format package clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,9 +53,24 @@ lint: $(TEST_STAMP) ## Lint, and check the formatting
 types: $(TEST_STAMP) ## Check the types
 	$(BIN)/mypy
 
-format: $(TEST_STAMP) ## Format the code and mend what the linter can mend
+format: $(TEST_STAMP) ## Format the code and fix what the linter can fix
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+# What is not in the core: it needs the extra `lab`.
+LABORATORY := lab experiments verify cli
+
+package: $(TEST_STAMP) ## Build sdist and wheel, install the wheel alone, run the core's doctests
+	rm -rf dist build/package
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist
+	"$(PYTHON)" -m venv build/package
+	PIP_DISABLE_PIP_VERSION_CHECK=1 build/package/bin/python -m pip install -q -c constraints.txt \
+		dist/*.whl pytest
+	cd build/package && OMP_NUM_THREADS=1 bin/python -m pytest -q -c /dev/null --rootdir . \
+		--doctest-modules --import-mode=importlib -p no:cacheprovider \
+		-o doctest_optionflags="ELLIPSIS NORMALIZE_WHITESPACE" \
+		$(foreach name,$(LABORATORY),--ignore-glob='*/natgrad/$(name)') \
+		lib/python*/site-packages/natgrad
 
 clean: ## Remove the environment, caches and builds; results in runs/ stay
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
@@ -70,7 +85,7 @@ $(VENV_STAMP):
 	@touch $@
 
 $(RUN_STAMP): $(VENV_STAMP) $(PINS)
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[lab]'
 	@touch $@
 
 # The test and bench installs contain the run-time one.

@@ -25,7 +25,8 @@ class Root:
     """A square root of the Fisher, datum by datum, with its scale kept apart as logarithms.
 
     The Fisher of datum n is Fₙ = Σᵣ e^{2 ℓₙᵣ} cₙᵣ cₙᵣᵀ. Logarithms, because any weight underflows
-    on confidently classified data although the natural direction stays finite.
+    on confidently classified data although the natural direction stays finite. ℓ and c are each
+    accurate to rounding; a weight e^{2ℓ} taken from them is so up to a factor of 2 |ℓ|.
 
     Attributes:
         contrast: Rows cₙᵣ acting on one datum's outputs, shape `(n, r, k)` or `(1, r, k)`;
@@ -268,6 +269,16 @@ def all_finite(x: Tensor) -> bool:
     """Return whether no entry is NaN or infinite, in one pass over the entries if so."""
     # A NaN or an infinity always shows in the sum; a sum may also overflow by itself.
     return bool(torch.isfinite(x.sum())) or bool(torch.isfinite(x).all())
+
+
+def wide(x: Tensor) -> Tensor:
+    """Return a tensor in half precision in single precision, others as they are."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def like_torch(losses: Tensor, f: Tensor) -> Tensor:
+    """Return losses in the dtype of torch's: that of the outputs, but single under autocast."""
+    return losses if torch.is_autocast_enabled(f.device.type) else losses.to(f.dtype)
 
 
 def flatten_outputs(output: Tensor) -> Tensor:

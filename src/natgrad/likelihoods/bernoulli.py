@@ -11,6 +11,8 @@ from natgrad.likelihoods.base import (
     Root,
     flatten_outputs,
     like_outputs,
+    like_torch,
+    wide,
 )
 
 
@@ -65,7 +67,8 @@ class Bernoulli(Likelihood):
         return torch.diag((torch.sigmoid(f) * torch.sigmoid(-f)).mean(0))
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
-        return softplus(-y * f).sum(1)
+        # Past its own threshold of 20 torch takes x for softplus(x), which lacks e⁻²⁰.
+        return like_torch(softplus(wide(-y * f), threshold=50).sum(1), f)
 
     def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
         return -y * torch.sigmoid(-y * f)

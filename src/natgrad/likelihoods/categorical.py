@@ -1,10 +1,13 @@
-"""Softmax cross-entropy."""
+"""Softmax cross-entropy, accurate to rounding however confident the prediction."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from natgrad.errors import DtypeError, LabelError, ShapeError, VelocityOverflowError
-from natgrad.likelihoods.base import Likelihood, Root, flatten_outputs
+from natgrad.likelihoods.base import Likelihood, Root, flatten_outputs, like_torch, wide
+from natgrad.likelihoods.softmax import by_rows, covary, exponentials, has_tangent, softmax
 
 
 class Categorical(Likelihood):
@@ -15,6 +18,9 @@ class Categorical(Likelihood):
     other probabilities, diag p′ − p′p′ᵀ = DᵀD for D = (I − c √p′√p′ᵀ) diag √p′,
     c = 1/(1 + √p_∗). Row k of D is √p_k times a contrast of order one, so weights stay apart as
     logarithms and small probabilities cost no accuracy.
+
+    Wherever 1 − p_y appears it is the sum of the other probabilities: for a confident prediction
+    the subtraction would leave nothing but rounding.
 
     Example:
         >>> likelihood = Categorical()
@@ -38,13 +44,13 @@ class Categorical(Likelihood):
         k = f.shape[1]
         if k < 2:
             raise ShapeError("Categorical needs at least two logits per datum; use Bernoulli.")
-        log_p, star, others = _split(f)
-        eye = torch.eye(k, dtype=f.dtype, device=f.device)
-        difference = eye[others] - eye[star][:, None, :]  # (n, k−1, k)
-        p_others = torch.gather(log_p, 1, others).exp()
-        average = torch.einsum("nr,nrk->nk", p_others, difference)
-        contrast = difference - (_c(log_p, star) * average)[:, None, :]
-        return Root(contrast, torch.gather(log_p, 1, others) / 2)
+        p, log_p, star, others = _split(wide(f))
+        root_star = p.gather(1, star).sqrt()
+        # Column ∗ of every row is −1 + c (1 − p_∗) = −√p_∗.
+        shared = (p / (1 + root_star)).scatter(1, star, root_star)
+        eye = torch.eye(k, dtype=p.dtype, device=p.device)
+        contrast = eye[others] - shared[:, None, :]  # (n, k−1, k)
+        return Root(contrast.to(f.dtype), (log_p.gather(1, others) / 2).to(f.dtype))
 
     def visible(self, like: Tensor) -> Tensor:
         """Return k − 1 orthonormal contrasts: adding a constant to all logits changes nothing."""
@@ -59,38 +65,31 @@ class Categorical(Likelihood):
         return torch.multinomial(p, 1, generator=generator)[:, 0]
 
     def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
-        p = torch.softmax(f, dim=1)
-        return p * (u - (p * u).sum(1, keepdim=True))
+        return covary(softmax(wide(f)), wide(u)).to(f.dtype)
 
     def _mean_fisher(self, f: Tensor) -> Tensor:
-        p = torch.softmax(f, dim=1)
-        return torch.diag(p.mean(0)) - p.mT @ p / len(f)
+        p = softmax(wide(f))
+        return _laplacian(p.mT @ p / len(f), f.dtype)
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
-        return -torch.gather(torch.log_softmax(f, dim=1), 1, y[:, None])[:, 0]
+        return like_torch(_cross_entropy(wide(f), y)[0], f)
 
     def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
-        p = torch.softmax(f, dim=1)
-        log_p = torch.log_softmax(f, dim=1)
-        rest = -torch.expm1(torch.gather(log_p, 1, y[:, None]))  # 1 − p_y without cancellation
-        return p.scatter(1, y[:, None], -rest)
+        return _cross_entropy(wide(f), y)[1].to(f.dtype)
 
     def _fisher(self, f: Tensor) -> Tensor:
-        p = torch.softmax(f, dim=1)
-        off = p[:, :, None] * p[:, None, :]
-        off = off - torch.diag_embed(off.diagonal(dim1=1, dim2=2))
-        return torch.diag_embed(off.sum(2)) - off  # p(1 − p) without cancellation
+        p = softmax(wide(f))
+        return _laplacian(p[:, :, None] * p[:, None, :], f.dtype)
 
     def _target(self, f: Tensor, y: Tensor) -> Tensor:
-        log_p, star, others = _split(f)
-        root_star = (torch.gather(log_p, 1, star[:, None]) / 2).exp()
-        is_label = others == y[:, None]
-        missed = torch.where(is_label, (-torch.gather(log_p, 1, others)).exp(), 0.0)
-        target = torch.where(
-            (star == y)[:, None], -1 / root_star, missed - 1 + _c(log_p, star) * root_star
-        )
+        label = y[:, None]
+        p, log_p, star, others = _split(wide(f))
+        p_star = p.gather(1, star)
+        c = 1 / (1 + p_star.sqrt())
+        target = torch.where(others == label, 1 / p.gather(1, label) - c, -c)
+        target = torch.where(star == label, -p_star.rsqrt(), target).to(f.dtype)
         if not bool(torch.isfinite(target).all()):
-            smallest = float(torch.gather(log_p, 1, y[:, None]).min())
+            smallest = float(log_p.gather(1, label).min())
             raise VelocityOverflowError(
                 f"the natural velocity 1/p_y overflows {f.dtype}: the smallest log p_y is "
                 f"{smallest:.4g}. Start closer to the data, use a wider dtype, or take a Euclidean "
@@ -122,15 +121,81 @@ class Categorical(Likelihood):
         return y.long()
 
 
-def _split(f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log p `(n, k)`, the likeliest class `(n,)` and the others `(n, k − 1)`."""
-    log_p = torch.log_softmax(f, dim=1)
-    star = log_p.argmax(1)
+def _cross_entropy(f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return losses −log p_y, shape `(n,)`, and their gradient p − e_y."""
+    if not has_tangent(f):
+        found: tuple[Tensor, Tensor] = _CrossEntropy.apply(f, y)  # type: ignore[no-untyped-call]
+        return found
+    label = y[:, None]
+    log_p, p = torch.log_softmax(f, 1).gather(1, label), softmax(f)
+    others, p_label = p.scatter(1, label, 0.0), p.gather(1, label)
+    rest = others.sum(1, keepdim=True)
+    losses = torch.where(p_label > 0.5, (rest / p_label).log1p(), -log_p)
+    return losses[:, 0], others.scatter(1, label, -rest)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Losses −log p_y and their gradient p − e_y, whose derivative in turn is the Fisher."""
+
+    @staticmethod
+    def forward(f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        label, top = y[:, None], f.amax(1, keepdim=True)
+        e, e_top = exponentials(f, top)
+        e_label = e.gather(1, label)
+        rest = e.scatter_(1, label, 0.0).sum(1, keepdim=True)
+        total, behind = rest + e_label, top - f.gather(1, label)
+        # For the likeliest class the loss may be tiny; for others e_label may have vanished.
+        losses = torch.where(behind == 0, (rest / e_label).log1p(), (total / e_top).log() + behind)
+        return losses[:, 0], e.div_(total).scatter_(1, label, -rest / total)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs[0], output[1])
+        ctx.save_for_forward(inputs[0], output[1])
+
+    @staticmethod
+    def backward(ctx: Any, *by: Tensor | None) -> tuple[Tensor | None, None]:
+        (by_losses, by_gradient), (f, gradient) = by, ctx.saved_tensors
+        first = None if by_losses is None else by_losses[:, None] * gradient
+        if by_gradient is None:
+            return first, None
+        second = covary(softmax(f), by_gradient)
+        return (second if first is None else first + second), None
+
+    @staticmethod
+    def jvp(ctx: Any, v: Tensor, *_: None) -> tuple[Tensor, Tensor]:
+        f, gradient = ctx.saved_tensors
+        return (gradient * v).sum(1), covary(softmax(f), v)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> Any:
+        return by_rows(_CrossEntropy, info.batch_size, in_dims, inputs)
+
+
+def _laplacian(weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return diag(W 1) − W for weights W ≥ 0 of shape `(…, k, k)`, overwriting them.
+
+    With W = ppᵀ this is diag p − ppᵀ. Its diagonal is summed from the entries beside it, so it is
+    positive semi-definite however W was rounded, and nothing cancels.
+    """
+    diagonal = weights.diagonal(dim1=-2, dim2=-1)
+    diagonal.zero_()
+    sums = weights.sum(-1)
+    if weights.dtype != dtype:
+        # Half a subnormal less: many small entries, all rounded up, would outweigh the diagonal.
+        info = torch.finfo(dtype)
+        weights.sub_(info.tiny * info.eps / 2).clamp_(min=0)
+    weights.neg_()
+    diagonal.copy_(sums)
+    return weights.to(dtype)
+
+
+def _split(f: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return p and log p `(n, k)`, the likeliest class `(n, 1)` and the others `(n, k − 1)`."""
+    p, star = softmax(f), f.argmax(1, keepdim=True)
     everyone = torch.arange(f.shape[1], device=f.device).expand(f.shape)
-    others = everyone[everyone != star[:, None]].reshape(len(f), -1)
-    return log_p, star, others
-
-
-def _c(log_p: Tensor, star: Tensor) -> Tensor:
-    """Return c = 1/(1 + √p_∗), shape `(n, 1)`."""
-    return 1 / (1 + (torch.gather(log_p, 1, star[:, None]) / 2).exp())
+    others = everyone[everyone != star].reshape(len(f), -1)
+    rest = p.scatter(1, star, 0.0).sum(1, keepdim=True)
+    behind = f.gather(1, star) - f
+    return p, -behind - (rest / p.gather(1, star)).log1p(), star, others

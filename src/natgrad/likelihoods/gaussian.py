@@ -12,6 +12,8 @@ from natgrad.likelihoods.base import (
     all_finite,
     flatten_outputs,
     like_outputs,
+    like_torch,
+    wide,
 )
 from natgrad.linalg import cholesky
 from natgrad.linalg.cholesky import check_covariance
@@ -93,10 +95,12 @@ class Gaussian(Likelihood):
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
         root = self.precision_root(f, f.shape[1])
+        # Half of a square may fit half precision where the square does not.
+        f_wide, y_wide = wide(f), wide(y)
         if root is None:  # one pass forward and one backward
-            return 0.5 * mse_loss(f, y, reduction="none").sum(1)
-        e = (y - f) @ root.mT
-        return 0.5 * (e * e).sum(1)
+            return like_torch(0.5 * mse_loss(f_wide, y_wide, reduction="none").sum(1), f)
+        e = (y_wide - f_wide) @ wide(root).mT
+        return like_torch(0.5 * (e * e).sum(1), f)
 
     def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
         root = self.precision_root(f, f.shape[1])

@@ -1,6 +1,7 @@
 """`natgrad compare`: data of all kinds, real tables, and the laboratory around them."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,10 @@ from natgrad.errors import InvalidInputError, LabelError, ShapeError
 from natgrad.experiments.compare import cells as compare_cells
 from natgrad.experiments.compare import compare
 from natgrad.experiments.compare.comparison import comparison, data_of
-from natgrad.experiments.compare.experiment import Compare, experiment, used, wilson
+from natgrad.experiments.compare.experiment import Compare, compute, experiment, used, wilson
 from natgrad.experiments.compare.picture import plain
 from natgrad.lab import config_file, figures
-from natgrad.lab.engines import Serial
+from natgrad.lab.engines import Serial, start_engine
 from natgrad.lab.folder import RunFolder
 from natgrad.lab.run import Request, run
 from natgrad.lab.store import Store
@@ -272,12 +273,33 @@ def test_tables_in_files_test_and_unlabelled(tmp_path: Path) -> None:
 def test_the_picture_takes_any_name() -> None:
     x, y = blobs(20, 2.0)
     found = experiment(compare_cells.Data(path="", digest="x", label="y"), **FEW)
-    compare_cells.load.cache_clear()
     names = {"$\\frac$": x[:, 0], "a" * 99: x[:, 1], "_^{}": x[:, 2], "y": y}
     loaded = compare_cells.gather(compare_cells.labelled(names, "y"), None, None, "y")
     config = found.presets["quick"]
-    compare_cells.give(loaded, config.data)
-    arrays = found.compute(config, here)
+    arrays = compute(config, here, loaded)
     with figures.style():
         assert set(figures.render(found.draw(config, arrays))) >= {"figure.png", "figure.svg"}
     assert plain("a" * 99).endswith("…")
+
+
+def test_threads_do_not_share_tables() -> None:
+    """Each thread has data of its own; every answer is the one that it gives alone."""
+    tables = [blobs(16 + 2 * k, 1.0, seed=k, dim=2) for k in range(6)]
+    how = {"depths": (1,), "folds": 2, "until": 10.0}
+    alone = [str(compare(*table, **how)) for table in tables]
+    with ThreadPoolExecutor(6) as threads:
+        together = list(threads.map(lambda table: str(compare(*table, **how)), 2 * tables))
+    assert together == 2 * alone
+
+
+def test_tables_in_memory_reach_other_processes(tmp_path: Path) -> None:
+    x, y = blobs(20, 2.0)
+    columns = {f"f{k}": x[:, k] for k in range(3)} | {"y": y}
+    loaded = compare_cells.gather(compare_cells.labelled(columns, "y"), None, None, "y")
+    data = compare_cells.Data(path="", digest="of these numbers", label="y")
+    config = experiment(data, **FEW).presets["quick"]
+    with start_engine("local", workers=1) as engine:
+        arrays = compute(config, Sweeper(engine, Store(tmp_path)), loaded)
+    there, local = comparison(config, arrays, loaded), compute(config, here, loaded)
+    assert there.accuracy == comparison(config, local, loaded).accuracy
+    assert np.array_equal(arrays["coefficients"], local["coefficients"], equal_nan=True)

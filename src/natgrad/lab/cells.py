@@ -28,6 +28,10 @@ class Cell:
         config: A frozen dataclass of numbers, strings, booleans, None, tuples of these, and other
             such dataclasses.
         label: A few words for people: progress, failures.
+        data: What the function takes as its second argument, if it is not None: arrays too large
+            for a config, such as a table in memory. It travels with the cell to whichever process
+            runs it. The config must name it by its contents, as by a hash: it is by the config
+            that results are told apart.
 
     Example:
         >>> import numpy as np
@@ -40,9 +44,10 @@ class Cell:
         '{"x":3.0}'
     """
 
-    function: Callable[[Any], Result]
+    function: Callable[..., Result]
     config: Any
     label: str = ""
+    data: Any = None
 
     @property
     def name(self) -> str:
@@ -54,8 +59,8 @@ class Cell:
         return f"{module}:{self.function.__qualname__}"
 
     def run(self) -> Result:
-        """Return what the function makes of the config."""
-        return self.function(self.config)
+        """Return what the function makes of the config, and of the data if there are any."""
+        return self.function(self.config, *(() if self.data is None else (self.data,)))
 
 
 def canonical(config: Any) -> str:
@@ -92,8 +97,8 @@ def digest(*texts: str) -> str:
     return hasher.hexdigest()
 
 
-def find(name: str) -> Callable[[Any], Result]:
+def find(name: str) -> Callable[..., Result]:
     """Return the function that `Cell.name` names."""
     module, _, function = name.partition(":")
-    found: Callable[[Any], Result] = getattr(import_module(module), function)
+    found: Callable[..., Result] = getattr(import_module(module), function)
     return found

@@ -78,15 +78,6 @@ def gather(train: Labelled, test: Columns | None, unlabelled: Columns | None, la
     return Loaded(train, judged, inputs, tuple(notes))
 
 
-_GIVEN: dict[str, Loaded] = {}
-
-
-def give(loaded: Loaded, data: Data) -> None:
-    """Let `load` return tables that lie in memory, in this process."""
-    _GIVEN.clear()
-    _GIVEN[data.digest] = loaded
-
-
 @lru_cache(maxsize=1)
 def load(data: Data) -> Loaded:
     """Read the tables.
@@ -94,8 +85,6 @@ def load(data: Data) -> Loaded:
     Raises:
         InvalidInputError: If they cannot be used; the message says why.
     """
-    if not data.path:
-        return _GIVEN[data.digest]
     train = labelled(_columns(data.path, data.digest), data.label, classes=data.classes)
     test = unlabelled = None
     if data.test_path is not None:
@@ -188,9 +177,12 @@ class Kind:
     how: Prepared
 
 
-def kind(config: Kind) -> Result:
-    """Return the kind of the training rows (an index of KINDS) with and without the intercept."""
-    rows = part(load(config.data), config.how, None)
+def kind(config: Kind, loaded: Loaded | None = None) -> Result:
+    """Return the kind of the training rows (an index of KINDS) with and without the intercept.
+
+    Tables in memory are an argument; tables in files are read where the cell runs.
+    """
+    rows = part(loaded or load(config.data), config.how, None)
     found = separability(rows.x, rows.y)
     out = {"kind": KINDS.index(found.kind), "rank": found.rank, "kind_without": -1}
     if config.how.intercept:
@@ -222,12 +214,12 @@ class Fit:
     scale: float
 
 
-def fit(config: Fit) -> Result:
+def fit(config: Fit, loaded: Loaded | None = None) -> Result:
     """Return β, its margin and accuracy on the rows fitted, and which held-out rows it gets right.
 
     β is NaN where the method has no answer: a max margin of data that are not separable.
     """
-    rows = part(load(config.data), config.how, config.fold)
+    rows = part(loaded or load(config.data), config.how, config.fold)
     beta = _solver(config)(rows)
     right = _right(beta, rows.test_x, rows.test_y)
     values = {

@@ -144,9 +144,7 @@ def compare(
     loaded = cells.gather(table, judged, inputs, _LABEL)
     data = cells.Data(path="", digest=_digest(loaded), label=_LABEL)
     config = experiment(data, **options).presets["quick"]
-    cells.load.cache_clear()
-    cells.give(loaded, data)
-    return comparison(config, compute(config, in_this_process))
+    return comparison(config, compute(config, in_this_process, loaded), loaded)
 
 
 def data_of(
@@ -172,8 +170,8 @@ def data_of(
     return cells.Data(path=str(path), digest=digest, label=label, classes=classes, **further)
 
 
-def comparison(config: Compare, arrays: Arrays) -> Comparison:
-    """Return what the arrays of an experiment say."""
+def comparison(config: Compare, arrays: Arrays, given: cells.Loaded | None = None) -> Comparison:
+    """Return what the arrays of an experiment say; `given` are its tables, if not in files."""
     methods = tuple(arrays.coordinates["method"])
 
     def by_method(values: npt.ArrayLike) -> dict[str, float]:
@@ -197,7 +195,7 @@ def comparison(config: Compare, arrays: Arrays) -> Comparison:
         angles=arrays["angle"],
         coefficients=arrays["coefficients"],
         features=features,
-        notes=tuple(notes(config, arrays)),
+        notes=tuple(notes(config, arrays, given)),
     )
 
 

@@ -101,13 +101,19 @@ def experiment(data: cells.Data, **options: Any) -> Experiment[Compare]:
         compute=compute,
         claims=claims,
         draw=draw,
-        departures=lambda config, arrays: notes(config, arrays),
+        departures=notes,
     )
 
 
-def compute(config: Compare, sweep: Sweep) -> Arrays:
-    """Return accuracies, margins, angles and coefficients of all methods."""
-    loaded = cells.load(config.data)  # bad tables are refused here, not by a worker
+def compute(config: Compare, sweep: Sweep, given: cells.Loaded | None = None) -> Arrays:
+    """Return accuracies, margins, angles and coefficients of all methods.
+
+    Args:
+        config: How to compare.
+        sweep: Where cells run.
+        given: The tables, if they lie in memory; else they are read from the files of the config.
+    """
+    loaded = given or cells.load(config.data)  # bad tables are refused here, not by a worker
     splits = _splits(config, loaded)
     names = cells.methods(config.depths)
     asked = {
@@ -123,11 +129,13 @@ def compute(config: Compare, sweep: Sweep) -> Arrays:
                 scale=config.scale,
             ),
             f"{name}, {'all rows' if fold is None else f'fold {fold + 1}'}",
+            given,
         )
         for fold in (None, *splits)
         for name in names
     }
-    question = Cell(cells.kind, cells.Kind(data=config.data, how=config.how), "kind of data")
+    which = cells.Kind(data=config.data, how=config.how)
+    question = Cell(cells.kind, which, "kind of data", given)
     answer, *fits = sweep([question, *asked.values()], "fits")
     found = dict(zip(asked, fits, strict=True))
     features = [*(["intercept"] if config.intercept else []), *loaded.train.names]
@@ -225,9 +233,9 @@ def draw(config: Compare, arrays: Arrays) -> "Figure":
     return picture(arrays)
 
 
-def notes(config: Compare, arrays: Arrays) -> Sequence[str]:
+def notes(config: Compare, arrays: Arrays, given: cells.Loaded | None = None) -> Sequence[str]:
     """Return sentences: of which kind the data are, what was left out, what numbers mean."""
-    loaded = cells.load(config.data)
+    loaded = given or cells.load(config.data)
     first, second = loaded.train.classes
     split = f"{config.folds}-fold cross-validation" if "fold_accuracy" in arrays else "test table"
     return [

@@ -91,15 +91,6 @@ class Loaded:
         )
 
 
-_GIVEN: dict[str, Loaded] = {}
-
-
-def give(loaded: Loaded, data: Data) -> None:
-    """Let `load` return a table that lies in memory, in this process."""
-    _GIVEN.clear()  # one at a time: tables are large
-    _GIVEN[data.digest] = loaded
-
-
 @lru_cache(maxsize=1)
 def load(data: Data) -> Loaded:
     """Read and divide a table.
@@ -107,8 +98,6 @@ def load(data: Data) -> Loaded:
     Raises:
         InvalidInputError: If it cannot be completed; the message says why.
     """
-    if not data.path:
-        return _GIVEN[data.digest]
     if digest_of(data.path) != data.digest:
         raise InvalidInputError(f"{data.path} has changed since the run began; start again.")
     triples = index_table(read_table(data.path, data.names))
@@ -220,9 +209,12 @@ class ProductConfig:
     max_evaluations: int = 3000
 
 
-def product(config: ProductConfig) -> Arrays:
-    """Fit it: to the best state on validation entries, or up to the time found so."""
-    loaded = load(config.data)
+def product(config: ProductConfig, loaded: Loaded | None = None) -> Arrays:
+    """Fit it: to the best state on validation entries, or up to the time found so.
+
+    A table in memory is an argument; a table in a file is read where the cell runs.
+    """
+    loaded = loaded or load(config.data)
     entries = loaded.part(config.part)
     centre = Centre.of(entries, config.centring)
     tuning = config.part == "tune"
@@ -291,9 +283,9 @@ class NuclearConfig:
     tries: int = 10
 
 
-def nuclear(config: NuclearConfig) -> Arrays:
+def nuclear(config: NuclearConfig, loaded: Loaded | None = None) -> Arrays:
     """Fit it; while tuning, down the path of penalties until validation entries get worse."""
-    loaded = load(config.data)
+    loaded = loaded or load(config.data)
     entries = loaded.part(config.part)
     centre = Centre.of(entries, config.centring)
     width = min(config.width, *entries.shape)
@@ -325,8 +317,8 @@ class MeansConfig:
     centring: Centring
 
 
-def means(config: MeansConfig) -> Arrays:
+def means(config: MeansConfig, loaded: Loaded | None = None) -> Arrays:
     """Predict by the overall mean, or by row and column means."""
-    loaded = load(config.data)
+    loaded = loaded or load(config.data)
     centre = Centre.of(loaded.part(config.part), config.centring)
     return {"error": np.asarray(rmse(centre.at, loaded.test))}

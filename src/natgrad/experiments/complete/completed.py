@@ -191,18 +191,25 @@ def complete(
         config = Complete(data=data, **options)
     except TypeError as error:
         raise InvalidInputError(f"complete takes no such option: {error}.") from error
-    cells.load.cache_clear()  # labels and notes are not part of the digest
-    cells.give(loaded, data)
-    arrays = compute(config, in_this_process)
-    return completed(config, arrays, in_this_process)
+    arrays = compute(config, in_this_process, loaded)
+    return completed(config, arrays, in_this_process, loaded)
 
 
-def completed(config: Complete, arrays: Arrays, sweep: Sweep) -> Completed:
-    """Return the completed matrix of an experiment's arrays, fitted to all entries."""
-    loaded = cells.load(config.data)
+def completed(
+    config: Complete, arrays: Arrays, sweep: Sweep, given: cells.Loaded | None = None
+) -> Completed:
+    """Return the completed matrix of an experiment's arrays, fitted to all entries.
+
+    Args:
+        config: How it was completed.
+        arrays: What came out.
+        sweep: Where the last fit runs.
+        given: The table, if it lies in memory; else it is read from the file of the config.
+    """
+    loaded = given or cells.load(config.data)
     errors = arrays["test_error"].tolist()
     return Completed(
-        completed_matrix(config, arrays, sweep),
+        completed_matrix(config, arrays, sweep, given),
         loaded.triples.rows,
         loaded.triples.columns,
         dict(zip(METHODS, errors, strict=True)),
@@ -216,8 +223,8 @@ def completed(config: Complete, arrays: Arrays, sweep: Sweep) -> Completed:
 
 
 def _digest(loaded: cells.Loaded) -> str:
-    hasher = hashlib.sha256()
+    hasher = hashlib.sha256(f"{loaded.triples.shape} {loaded.own_test}".encode())
     for entries in (loaded.train, loaded.validation, loaded.test):
-        hasher.update(entries.positions.numpy().tobytes())
+        hasher.update(f"{len(entries)} ".encode() + entries.positions.numpy().tobytes())
         hasher.update(entries.values.numpy().tobytes())
     return hasher.hexdigest()

@@ -91,14 +91,20 @@ def experiment(data: cells.Data, **options: Any) -> Experiment[Complete]:
     )
 
 
-def compute(config: Complete, sweep: Sweep) -> Arrays:
-    """Choose on validation entries, refit on all but the test entries, judge on those."""
-    cells.load(config.data)  # bad tables are refused here, not by a worker
+def compute(config: Complete, sweep: Sweep, given: cells.Loaded | None = None) -> Arrays:
+    """Choose on validation entries, refit on all but the test entries, judge on those.
+
+    Args:
+        config: How to complete.
+        sweep: Where cells run.
+        given: The table, if it lies in memory; else it is read from the file of the config.
+    """
+    asking = _Asking(config, given)
     deep = [(depth, scale) for depth in config.depths for scale in config.scales]
     asked = [
-        *(_product(config, "tune", depth, scale, config.hidden) for depth, scale in deep),
-        *(_product(config, "tune", 2, _PLAIN_SCALE, rank) for rank in config.ranks),
-        _nuclear(config, "tune", None),
+        *(asking.product("tune", depth, scale, config.hidden) for depth, scale in deep),
+        *(asking.product("tune", 2, _PLAIN_SCALE, rank) for rank in config.ranks),
+        asking.nuclear("tune", None),
     ]
     tuned = sweep(asked, "tuning")
     of_deep, of_plain = tuned[: len(deep)], tuned[len(deep) : -1]
@@ -106,11 +112,11 @@ def compute(config: Complete, sweep: Sweep) -> Arrays:
     rank = _best(of_plain)
     depth, scale = deep[best]
     final = [
-        _product(config, "test", depth, scale, config.hidden, _work(of_deep[best])),
-        _nuclear(config, "test", float(tuned[-1]["penalty"])),
-        _product(config, "test", 2, _PLAIN_SCALE, config.ranks[rank], _work(of_plain[rank])),
-        _means(config, "means"),
-        _means(config, "mean"),
+        asking.product("test", depth, scale, config.hidden, _work(of_deep[best])),
+        asking.nuclear("test", float(tuned[-1]["penalty"])),
+        asking.product("test", 2, _PLAIN_SCALE, config.ranks[rank], _work(of_plain[rank])),
+        asking.means("means"),
+        asking.means("mean"),
     ]
     judged = sweep(final, "testing")
     values = np.asarray(judged[0]["values"])
@@ -148,48 +154,52 @@ def _work(result: Result) -> float:
     return float(result["work"])
 
 
-def _product(
-    config: Complete,
-    part: cells.Part,
-    depth: int,
-    scale: float,
-    hidden: int,
-    work: float = math.inf,
-) -> Cell:
-    until = work if math.isinf(work) else work / len(cells.load(config.data).part(part))
-    given = cells.ProductConfig(
-        data=config.data,
-        part=part,
-        centring=config.centring,
-        depth=depth,
-        scale=scale,
-        hidden=hidden,
-        until=until,
-        max_evaluations=config.max_evaluations,
-    )
-    return Cell(cells.product, given, f"{part}: L={depth}, α={scale:g}, width {hidden}")
+class _Asking:
+    """The cells of one table: read here once, so that a worker is not the first to refuse it."""
+
+    def __init__(self, config: Complete, given: cells.Loaded | None) -> None:
+        self._config, self._given = config, given
+        self._loaded = given or cells.load(config.data)
+
+    def product(
+        self, part: cells.Part, depth: int, scale: float, hidden: int, work: float = math.inf
+    ) -> Cell:
+        until = work if math.isinf(work) else work / len(self._loaded.part(part))
+        config = cells.ProductConfig(
+            data=self._config.data,
+            part=part,
+            centring=self._config.centring,
+            depth=depth,
+            scale=scale,
+            hidden=hidden,
+            until=until,
+            max_evaluations=self._config.max_evaluations,
+        )
+        label = f"{part}: L={depth}, α={scale:g}, width {hidden}"
+        return Cell(cells.product, config, label, self._given)
+
+    def nuclear(self, part: cells.Part, penalty: float | None) -> Cell:
+        config = cells.NuclearConfig(
+            data=self._config.data,
+            part=part,
+            centring=self._config.centring,
+            width=self._config.hidden,
+            penalty=penalty,
+        )
+        return Cell(cells.nuclear, config, f"{part}: nuclear norm", self._given)
+
+    def means(self, centring: Centring) -> Cell:
+        config = cells.MeansConfig(data=self._config.data, part="test", centring=centring)
+        return Cell(cells.means, config, f"test: {centring}", self._given)
 
 
-def _nuclear(config: Complete, part: cells.Part, penalty: float | None) -> Cell:
-    given = cells.NuclearConfig(
-        data=config.data,
-        part=part,
-        centring=config.centring,
-        width=config.hidden,
-        penalty=penalty,
-    )
-    return Cell(cells.nuclear, given, f"{part}: nuclear norm")
-
-
-def _means(config: Complete, centring: Centring) -> Cell:
-    given = cells.MeansConfig(data=config.data, part="test", centring=centring)
-    return Cell(cells.means, given, f"test: {centring}")
-
-
-def completed_matrix(config: Complete, arrays: Arrays, sweep: Sweep) -> np.ndarray:
+def completed_matrix(
+    config: Complete, arrays: Arrays, sweep: Sweep, given: cells.Loaded | None = None
+) -> np.ndarray:
     """Return the matrix completed by the chosen product, fitted to all entries."""
+    asking = _Asking(config, given)
     depth, scale = int(arrays["chosen_depth"]), float(arrays["chosen_scale"])
-    cell = _product(config, "all", depth, scale, config.hidden, float(arrays["work"]))
+    cell = asking.product("all", depth, scale, config.hidden, float(arrays["work"]))
     (result,) = sweep([cell], "completing")
     return np.asarray(result["matrix"])
 

@@ -14,8 +14,11 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.lab.checksum import checksum, raw, verify
+from natgrad.lab.failures import StoreError
 
-_FORMAT = "natgrad arrays 1"
+_FORMAT = "natgrad arrays 2"
+_WITHOUT_CHECKSUM = "natgrad arrays 1"  # what natgrad 0.1 wrote
 
 Coordinate = Sequence[str] | Sequence[int] | Sequence[float] | npt.NDArray[Any]
 
@@ -64,34 +67,47 @@ class Arrays:
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(sorted(self._values))  # as in a file, whatever came first
 
     def __contains__(self, name: object) -> bool:
         return name in self._values
 
     def save(self, path: Path) -> None:
-        """Write one safetensors file; `load` gives it back bit for bit."""
+        """Write one safetensors file; `load` gives it back bit for bit.
+
+        Equal arrays make equal files, in whichever order they were added.
+
+        Raises:
+            StoreError: If the file cannot be written.
+        """
         header = {"format": _FORMAT, "coordinates": self.coordinates, "dims": self.dims}
-        tensors = {name: np.asarray(a, order="C") for name, a in self._values.items()}
+        tensors = {name: np.asarray(self[name], order="C") for name in self}
+        header["checksum"] = checksum(header, raw(tensors))
         # One entry: safetensors writes several in an order that changes from file to file.
-        metadata = {"natgrad": json.dumps(header, ensure_ascii=False)}
-        save_file(tensors, str(path), metadata=metadata)
+        metadata = {"natgrad": json.dumps(header, sort_keys=True)}
+        try:
+            save_file(tensors, str(path), metadata=metadata)
+        except Exception as error:  # safetensors raises a class of its own, also for a full disk
+            raise StoreError(f"cannot write the arrays to {path}: {error}") from error
 
     @classmethod
     def load(cls, path: Path) -> "Arrays":
         """Read a file that `save` wrote.
 
+        Files of natgrad 0.1 have no checksum and are read without one; all others must match
+        theirs.
+
         Raises:
-            InvalidInputError: If the file is no such file.
+            InvalidInputError: If the file is no such file, or a bit of it has changed.
         """
         try:
             with safe_open(str(path), framework="numpy") as file:
                 header = json.loads((file.metadata() or {})["natgrad"])
-                if header["format"] != _FORMAT:
-                    raise ValueError(f"its format is {header['format']!r}, not {_FORMAT!r}")
-                arrays = cls(**header["coordinates"])
-                for name, dims in header["dims"].items():
-                    arrays.add(name, file.get_tensor(name), *dims)
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
+            verify(header, raw(tensors), now=_FORMAT, before=_WITHOUT_CHECKSUM)
+            arrays = cls(**header["coordinates"])
+            for name, dims in header["dims"].items():
+                arrays.add(name, tensors[name], *dims)
         except Exception as error:  # safetensors raises a class of its own that it does not export
             raise InvalidInputError(
                 f"{path} cannot be read as arrays of a figure: {type(error).__name__}: {error}"

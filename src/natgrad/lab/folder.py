@@ -101,7 +101,8 @@ class RunFolder:
         try:
             make_folder(self.path)
             staged["arrays.safetensors"] = temporary_name(self.path / "arrays.safetensors")
-            _save(arrays, staged["arrays.safetensors"])
+            arrays.save(staged["arrays.safetensors"])
+            _flush(staged["arrays.safetensors"])
             for name, data in files.items():
                 staged[name] = temporary_name(self.path / name)
                 write_bytes(staged[name], data)
@@ -207,14 +208,6 @@ def _load(path: Path) -> Any:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from error
     except ValueError as error:  # no UTF-8, or no JSON
         raise InvalidInputError(f"{path} is broken: {error}.") from error
-
-
-def _save(arrays: Arrays, path: Path) -> None:
-    try:
-        arrays.save(path)
-    except Exception as error:  # safetensors raises a class of its own, also for a full disk
-        raise StoreError(f"cannot write the arrays to {path.parent}: {error}") from error
-    _flush(path)
 
 
 def _flush(path: Path) -> None:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from safetensors.numpy import load, save
 from natgrad.errors import InvalidInputError, NatgradError
 from natgrad.lab.atomic import explain, temporary_name, write_bytes
 from natgrad.lab.cells import Cell, Result, canonical, digest
+from natgrad.lab.checksum import checksum, raw
 from natgrad.lab.failures import StoreError
 from natgrad.lab.sources import fingerprint
 
@@ -87,7 +87,7 @@ def encode(identity: Identity, result: Result, seconds: float, label: str) -> by
     """
     arrays = _numbers(result)
     about = {**asdict(identity), "seconds": seconds, "label": label, "format": _FORMAT}
-    text = json.dumps({**about, "checksum": _checksum(about, arrays)}, sort_keys=True)
+    text = json.dumps({**about, "checksum": checksum(about, raw(arrays))}, sort_keys=True)
     return save(arrays, metadata={"natgrad": text})
 
 
@@ -100,11 +100,12 @@ def decode(data: bytes) -> Stored:
     try:
         length = int.from_bytes(data[:8], "little")
         about = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["natgrad"])
-        checksum = about.pop("checksum")
-        arrays = {name: np.array(array) for name, array in load(data).items()}
+        written = about.pop("checksum")
+        # Sorted: safetensors gives names in an order that changes from call to call.
+        arrays = {name: np.array(array) for name, array in sorted(load(data).items())}
         identity = Identity(*(about[name] for name in ("function", "config", "sources", "torch")))
         stored = Stored(arrays, identity, about["seconds"], about["label"])
-        sound = about["format"] == _FORMAT and checksum == _checksum(about, arrays)
+        sound = about["format"] == _FORMAT and written == checksum(about, raw(arrays))
     except Exception as error:  # safetensors raises a class of its own that it does not export
         raise CorruptError(f"it cannot be read: {type(error).__name__}: {error}") from error
     if not sound:
@@ -244,13 +245,3 @@ def _numbers(result: Any) -> dict[str, npt.NDArray[Any]]:
             )
         arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
     return arrays
-
-
-def _checksum(about: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-    hasher = sha256(digest(json.dumps(about, sort_keys=True)).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        data = array.tobytes()
-        hasher.update(digest(name, array.dtype.name, str(array.shape), str(len(data))).encode())
-        hasher.update(data)
-    return hasher.hexdigest()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
+from natgrad._checks import number
 from natgrad.lab.cells import Cell, Result
 from natgrad.lab.engines import Engine, Job, Outcome
 from natgrad.lab.failures import CellsFailedError, Failure, StoreError
@@ -29,8 +30,11 @@ class Sweeper:
         engine: Where cells run.
         store: Where results are kept.
         fresh: Compute also what the store holds.
-        timeout: Seconds after which a cell is killed.
+        timeout: Seconds after which a cell is killed; None for never.
         reporter: Who shows progress; by default nobody.
+
+    Raises:
+        InvalidInputError: If the timeout is not positive and finite.
 
     Attributes:
         done: Cells with a result so far, over all calls, those from the store included.
@@ -66,7 +70,7 @@ class Sweeper:
         reporter: Reporter | None = None,
     ) -> None:
         self.engine, self.store = engine, store
-        self.fresh, self.timeout = fresh, timeout
+        self.fresh, self.timeout = fresh, check_timeout(timeout)
         self.reporter = reporter or Reporter(quiet=True)
         self.done = self.reused = 0
         self.seconds = 0.0
@@ -123,6 +127,15 @@ class Sweeper:
             time.sleep(0.1)
         self._computed.add(key)
         return stored
+
+
+def check_timeout(timeout: float | None) -> float | None:
+    """Return the seconds that a cell may take, None for any time.
+
+    Raises:
+        InvalidInputError: If they are not positive and finite.
+    """
+    return None if timeout is None else number(timeout, "timeout", low=0, low_open=True)
 
 
 class _Batch:

@@ -71,7 +71,10 @@ def canonical(config: Any) -> str:
     """
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         raise InvalidInputError(f"a config is an instance of a dataclass, not {config!r}.")
-    return json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    try:
+        return json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except RecursionError as error:
+        raise InvalidInputError("a config is nested too deeply to have a text.") from error
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ from natgrad.experiments.compare import compare
 from natgrad.experiments.compare.comparison import comparison, data_of
 from natgrad.experiments.compare.experiment import Compare, compute, experiment, used, wilson
 from natgrad.experiments.compare.picture import plain
+from natgrad.flows import integrate
 from natgrad.lab import config_file, figures
 from natgrad.lab.engines import Serial, start_engine
 from natgrad.lab.folder import RunFolder
@@ -303,3 +304,22 @@ def test_tables_in_memory_reach_other_processes(tmp_path: Path) -> None:
     there, local = comparison(config, arrays, loaded), compute(config, here, loaded)
     assert there.accuracy == comparison(config, local, loaded).accuracy
     assert np.array_equal(arrays["coefficients"], local["coefficients"], equal_nan=True)
+
+
+def test_a_flow_that_stalls_is_said(monkeypatch) -> None:
+    x, y = blobs(20, 3.0)
+    how = {"depths": (1, 2), "until": 1e4, "folds": 2}
+    assert not [note for note in compare(x, y, **how).notes if "ended early" in note]
+
+    def impatient(*arguments, **options):
+        return integrate(*arguments, **(options | {"max_evaluations": 30}))
+
+    monkeypatch.setattr(compare_cells, "integrate", impatient)
+    found = compare(x, y, **how)
+    said = [note for note in found.notes if "ended early" in note]
+    for name, until in (("EGD L=1", "10000"), ("EGD L=2", "10000"), ("NGD population", "10")):
+        (sentence,) = [note for note in said if note.startswith(f"The flow of {name} ended early")]
+        assert f"instead of t = {until};" in sentence
+        assert all(part in sentence for part in ("(all rows)", "(fold 1)", "(fold 2)"))
+    assert len(said) == 3  # the closed forms do not stall
+    assert said[0] in found.lines()

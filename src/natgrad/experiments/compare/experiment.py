@@ -128,7 +128,7 @@ def compute(config: Compare, sweep: Sweep, given: cells.Loaded | None = None) ->
                 natural_until=config.natural_until,
                 scale=config.scale,
             ),
-            f"{name}, {'all rows' if fold is None else f'fold {fold + 1}'}",
+            f"{name}, {_part(fold)}",
             given,
         )
         for fold in (None, *splits)
@@ -139,13 +139,21 @@ def compute(config: Compare, sweep: Sweep, given: cells.Loaded | None = None) ->
     answer, *fits = sweep([question, *asked.values()], "fits")
     found = dict(zip(asked, fits, strict=True))
     features = [*(["intercept"] if config.intercept else []), *loaded.train.names]
-    arrays = Arrays(method=names, other=names, feature=features, fold=list(range(len(splits))))
+    parts = [_part(fold) for fold in (None, *splits)]
+    folds = list(range(len(splits)))
+    arrays = Arrays(method=names, other=names, feature=features, fold=folds, part=parts)
     _judge(arrays, found, names, splits)
     _describe(arrays, found, names, config.intercept)
     for name, value in answer.items():
         arrays.add(name, value)
     arrays.add("rows", len(loaded.train.y))
+    early = [[found[fold, name]["early"] for fold in (None, *splits)] for name in names]
+    arrays.add("ended_early", early, "method", "part")
     return arrays
+
+
+def _part(fold: int | None) -> str:
+    return "all rows" if fold is None else f"fold {fold + 1}"
 
 
 def _splits(config: Compare, loaded: cells.Loaded) -> list[int]:
@@ -243,6 +251,7 @@ def notes(config: Compare, arrays: Arrays, given: cells.Loaded | None = None) ->
         f"{len(loaded.train.y)} rows, {len(loaded.train.names)} features; {second!r} against "
         f"{first!r}.",
         *loaded.notes,
+        *early_sentences(config, arrays),
         f"Accuracy is that of a {split} over {int(arrays['judged_rows'])} rows; intervals are "
         "Wilson's, 95 %"
         + (", and take folds as independent." if "fold_accuracy" in arrays else "."),
@@ -255,6 +264,21 @@ def notes(config: Compare, arrays: Arrays, given: cells.Loaded | None = None) ->
         f"{', the intercept counted as a feature' if config.intercept else ''}; the limit of NGD "
         "is a vertex of a linear program, or the optimum of the loss where that is finite.",
     ]
+
+
+def early_sentences(config: Compare, arrays: Arrays) -> list[str]:
+    """Return a sentence for each method whose flow ended before its time, in some fit."""
+    sentences = []
+    for name, ends in zip(arrays.coordinates["method"], arrays["ended_early"], strict=True):
+        until = config.until if name.startswith("EGD") else config.natural_until
+        parts = zip(arrays.coordinates["part"], ends.tolist(), strict=True)
+        where = [f"t = {end:.3g} ({part})" for part, end in parts if not math.isnan(end)]
+        if where:
+            sentences.append(
+                f"The flow of {name} ended early, at {', '.join(where)} instead of t = {until:g}; "
+                "its numbers are those of the last state reached."
+            )
+    return sentences
 
 
 def kind_sentence(arrays: Arrays, intercept: bool) -> str:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from natgrad._checks import integer, number
 from natgrad.data.files import digest_of
 from natgrad.data.triples import Triples, index_table, read_table, within
 from natgrad.errors import InvalidInputError
@@ -49,12 +50,9 @@ class Data:
 
     def __post_init__(self) -> None:
         """Refuse what cannot divide a table."""
-        if not 0 < self.held_out < 0.5:
-            raise InvalidInputError(f"held_out must be between 0 and 0.5, but is {self.held_out}.")
-        if type(self.seed) is not int or self.seed < 0:
-            raise InvalidInputError(
-                f"seed must be a whole number, not negative, but is {self.seed!r}."
-            )
+        share = number(self.held_out, "held_out", low=0, low_open=True, high=0.5, high_open=True)
+        object.__setattr__(self, "held_out", share)
+        object.__setattr__(self, "seed", integer(self.seed, "seed", low=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +137,11 @@ def divide(
                 f"{outside} test entries lie in rows or columns that the data never mention; no "
                 "method can predict them, and they were left out."
             )
+    if len(order) - many < 2:
+        raise InvalidInputError(
+            f"held_out = {held_out:g} leaves {max(len(order) - many, 0)} of {len(entries)} entries "
+            "to fit. Hold out a smaller share."
+        )
     if len(entries) < sum(triples.shape):
         notes.append(
             f"there are fewer entries ({len(entries)}) than rows and columns together "

@@ -10,10 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.triples import index_table, make_table, within
-from natgrad.errors import InvalidInputError
+from natgrad._checks import describe, refuse_unknown
+from natgrad.data.triples import Table, index_table, make_table, within
+from natgrad.errors import DtypeError, InvalidInputError
+from natgrad.experiments.arguments import column, several
 from natgrad.experiments.complete import cells
-from natgrad.experiments.complete.experiment import METHODS, Complete, completed_matrix, compute
+from natgrad.experiments.complete.experiment import (
+    METHODS,
+    OPTIONS,
+    Complete,
+    completed_matrix,
+    compute,
+    presets,
+)
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.experiment import Sweep, in_this_process
 
@@ -55,7 +64,7 @@ class Completed:
         """
         for label, known, side in ((row, self.rows, "row"), (column, self.columns, "column")):
             if str(label) not in known:
-                raise InvalidInputError(f"there is no {side} {label!r} in the data.")
+                raise InvalidInputError(f"there is no {side} {describe(label)} in the data.")
         return float(self.matrix[self.rows.index(str(row)), self.columns.index(str(column))])
 
     def save(self, path: str | Path) -> None:
@@ -116,6 +125,8 @@ def check_target(path: str | Path) -> Path:
     Raises:
         InvalidInputError: If it ends otherwise, or there is no such folder.
     """
+    if not isinstance(path, str | Path):
+        raise DtypeError(f"a path must be a text or a Path, but is {describe(path)}.")
     path = Path(path)
     if path.suffix not in (".csv", ".parquet", ".safetensors"):
         raise InvalidInputError(
@@ -182,17 +193,25 @@ def complete(
         >>> abs(found.predict("row 9", 3) - float(a[9] * b[3])) < 0.2
         True
     """
-    triples = index_table(make_table(rows, columns, values))
-    judged = None if test is None else within(make_table(*test), triples)
+    refuse_unknown(options, OPTIONS, "complete")
+    triples = index_table(_table(rows, columns, values))
+    judged = None
+    if test is not None:
+        rows, columns, values = several(test, "test", ("rows", "columns", "values"))
+        judged = within(_table(rows, columns, values, "test "), triples)
     data = cells.Data(path="", digest="", held_out=held_out, seed=seed)
     loaded = cells.divide(triples, judged, data.held_out, data.seed)
     data = replace(data, digest=_digest(loaded))
-    try:
-        config = Complete(data=data, **options)
-    except TypeError as error:
-        raise InvalidInputError(f"complete takes no such option: {error}.") from error
+    config = presets(data, **options)["quick"]
     arrays = compute(config, in_this_process, loaded)
     return completed(config, arrays, in_this_process, loaded)
+
+
+def _table(rows: Any, columns: Any, values: Any, of: str = "") -> Table:
+    """Return three sequences as a table."""
+    return make_table(
+        column(rows, f"{of}rows"), column(columns, f"{of}columns"), column(values, f"{of}values")
+    )
 
 
 def completed(

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
 
+from natgrad._checks import choice, integer, number, numbers, refuse_unknown
 from natgrad.diagnostics import effective_rank
 from natgrad.errors import InvalidInputError
+from natgrad.experiments.arguments import DEEPEST, integers
 from natgrad.experiments.complete import cells
 from natgrad.experiments.complete.fitting import Centring
 from natgrad.lab.arrays import Arrays
@@ -29,6 +31,8 @@ METHODS = (
     "overall mean",
 )
 _PLAIN_SCALE = 1e-3
+_LARGEST_SCALE = 1e3  # products of larger factors overflow in single precision
+_FEWEST = 10  # gradients; with fewer, no flow has taken a step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +56,34 @@ class Complete:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fitted."""
-        if self.centring not in get_args(Centring):
-            raise InvalidInputError(
-                f"centring is one of {', '.join(get_args(Centring))}, not {self.centring!r}."
-            )
-        if not self.depths or min(self.depths) < 2:
-            raise InvalidInputError(
-                f"depths must be at least 2 (depth 1 leaves every unobserved entry alone), but "
-                f"are {self.depths}."
-            )
-        if not self.scales or not self.ranks or min(*self.scales, self.hidden, *self.ranks) <= 0:
-            raise InvalidInputError("scales, ranks and hidden must be given and positive.")
+        checked = {
+            "centring": choice(self.centring, "centring", get_args(Centring)),
+            # Depth 1 leaves every unobserved entry alone.
+            "depths": integers(self.depths, "depths", low=2, high=DEEPEST),
+            "scales": scales(self.scales),
+            "hidden": integer(self.hidden, "hidden", low=1),
+            "ranks": integers(self.ranks, "ranks", low=1),
+            "max_evaluations": integer(self.max_evaluations, "max_evaluations", low=_FEWEST),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+
+OPTIONS = tuple(field.name for field in fields(Complete) if field.name != "data")
+
+
+def scales(values: Any) -> tuple[float, ...]:
+    """Return initial scales as numbers.
+
+    Raises:
+        InvalidInputError: If there are none, or one is not positive or too large.
+    """
+    if not numbers(values, "scales"):
+        raise InvalidInputError("scales must be given, but there are none.")
+    return tuple(
+        number(value, "each of scales", low=0, low_open=True, high=_LARGEST_SCALE)
+        for value in values
+    )
 
 
 def presets(data: cells.Data, **options: Any) -> Mapping[Preset, Complete]:
@@ -72,6 +93,7 @@ def presets(data: cells.Data, **options: Any) -> Mapping[Preset, Complete]:
         "quick": {},
         "paper": {"depths": (2, 3, 4), "scales": (1.0, 1e-1, 1e-2, 1e-3, 1e-6)},
     }
+    refuse_unknown(options, OPTIONS, "complete")
     return {name: Complete(data=data, **(size | options)) for name, size in sizes.items()}
 
 

@@ -12,10 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from torch import Tensor
 
-from natgrad.errors import InvalidInputError, ShapeError
-from natgrad.lab.checksum import checksum, raw, verify
+from natgrad._checks import dense, describe, instance, nearest
+from natgrad.errors import DtypeError, InvalidInputError, ShapeError
+from natgrad.lab.checksum import DTYPES, checksum, raw, verify
 from natgrad.lab.failures import StoreError
+from natgrad.lab.reading import as_path
 
 _FORMAT = "natgrad arrays 2"
 _WITHOUT_CHECKSUM = "natgrad arrays 1"  # what natgrad 0.1 wrote
@@ -41,7 +44,7 @@ class Arrays:
 
     def __init__(self, **coordinates: Coordinate) -> None:
         self.coordinates: dict[str, list[Any]] = {
-            name: np.asarray(values).tolist() for name, values in coordinates.items()
+            name: _coordinate(name, values) for name, values in coordinates.items()
         }
         self.dims: dict[str, tuple[str, ...]] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
@@ -51,8 +54,14 @@ class Arrays:
 
         Raises:
             ShapeError: If axes and names do not match.
+            DtypeError: If the values are no real numbers or booleans, or a name is no text.
         """
-        array = np.array(values)
+        for text in (name, *dims):
+            instance(text, "the name of an array or an axis", str)
+        array = _array(name, values)
+        if array.dtype.str[1:] not in DTYPES:
+            raise DtypeError(f"{name} must hold real numbers or booleans, not {array.dtype}.")
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
         if array.ndim != len(dims):
             raise ShapeError(f"{name} has {array.ndim} axes, but {len(dims)} names came: {dims}.")
         for dim, size in zip(dims, array.shape, strict=True):
@@ -64,13 +73,17 @@ class Arrays:
         self._values[name], self.dims[name] = array, dims
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if not isinstance(name, str) or name not in self._values:
+            raise InvalidInputError(
+                f"there is no array {describe(name)}. {nearest(str(name), self._values)}"
+            )
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._values))  # as in a file, whatever came first
 
     def __contains__(self, name: object) -> bool:
-        return name in self._values
+        return isinstance(name, str) and name in self._values
 
     def save(self, path: Path) -> None:
         """Write one safetensors file; `load` gives it back bit for bit.
@@ -80,6 +93,7 @@ class Arrays:
         Raises:
             StoreError: If the file cannot be written.
         """
+        path = as_path(path)
         header = {"format": _FORMAT, "coordinates": self.coordinates, "dims": self.dims}
         tensors = {name: np.asarray(self[name], order="C") for name in self}
         header["checksum"] = checksum(header, raw(tensors))
@@ -100,6 +114,7 @@ class Arrays:
         Raises:
             InvalidInputError: If the file is no such file, or a bit of it has changed.
         """
+        path = as_path(path)
         try:
             with safe_open(str(path), framework="numpy") as file:
                 header = json.loads((file.metadata() or {})["natgrad"])
@@ -127,3 +142,22 @@ class Arrays:
         for labels, value in zip(product(*axes), values.ravel().tolist(), strict=True):
             writer.writerow([*labels, value])
         return text.getvalue()
+
+
+def _array(name: str, values: Any) -> npt.NDArray[Any]:
+    try:
+        if isinstance(values, Tensor):
+            values = dense(values, name).detach().cpu().numpy()
+        return np.array(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DtypeError(f"{name} must be an array, but is {describe(values)}.") from error
+
+
+def _coordinate(name: str, values: Any) -> list[Any]:
+    array = _array(f"the coordinates of {name}", values)
+    if array.ndim != 1 or array.dtype.kind not in "biufU":
+        raise DtypeError(
+            f"the coordinates of {name} must be numbers or texts, in a sequence, but are "
+            f"{describe(values)}."
+        )
+    return list(array.tolist())

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from natgrad._checks import describe
 from natgrad.errors import InvalidInputError
 
 Result = Mapping[str, npt.NDArray[Any]]
@@ -70,7 +71,7 @@ def canonical(config: Any) -> str:
         InvalidInputError: If it is no dataclass, or holds what has no such text.
     """
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        raise InvalidInputError(f"a config is an instance of a dataclass, not {config!r}.")
+        raise InvalidInputError(f"a config is an instance of a dataclass, not {describe(config)}.")
     try:
         return json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except RecursionError as error:
@@ -87,7 +88,8 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InvalidInputError(
-        f"a config holds numbers, strings, booleans, None and tuples of these, not {value!r}."
+        "a config holds numbers, strings, booleans, None and tuples of these, not "
+        f"{describe(value)}."
     )
 
 
@@ -101,7 +103,14 @@ def digest(*texts: str) -> str:
 
 
 def find(name: str) -> Callable[..., Result]:
-    """Return the function that `Cell.name` names."""
-    module, _, function = name.partition(":")
-    found: Callable[..., Result] = getattr(import_module(module), function)
+    """Return the function that `Cell.name` names.
+
+    Raises:
+        InvalidInputError: If there is none.
+    """
+    try:
+        module, _, function = name.partition(":")
+        found: Callable[..., Result] = getattr(import_module(module), function)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"there is no function {describe(name)}.") from error
     return found

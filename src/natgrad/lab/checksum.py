@@ -13,6 +13,10 @@ Raw = tuple[str, str, tuple[int, ...], bytes]
 """An array as its name, the name of its dtype, its shape and its bytes."""
 
 
+DTYPES = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"}
+"""What files of arrays hold, as NumPy names kind and size."""
+
+
 def checksum(about: Mapping[str, Any], arrays: Iterable[Raw]) -> str:
     """Return a hash of arrays and of what is said about them; no order matters.
 

@@ -11,6 +11,7 @@ import typing
 from pathlib import Path
 from typing import Any, TypeVar
 
+from natgrad._checks import describe
 from natgrad.errors import InvalidInputError
 from natgrad.lab.reading import read_toml
 
@@ -41,7 +42,7 @@ def dump(config: Any, **head: str) -> str:
         <BLANKLINE>
     """
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        raise InvalidInputError(f"a config is an instance of a dataclass, not {config!r}.")
+        raise InvalidInputError(f"a config is an instance of a dataclass, not {describe(config)}.")
     top = "".join(f"{key} = {_toml(value)}\n" for key, value in head.items())
     try:
         lines = [f"{_key(name)} = {_toml(value)}\n" for name, value in _fields(config)]
@@ -100,7 +101,8 @@ def _toml(value: Any) -> str:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return f"{{ {', '.join(f'{_key(k)} = {_toml(v)}' for k, v in _fields(value))} }}"
     raise InvalidInputError(
-        f"a config holds numbers, strings, booleans, None, tuples and dataclasses, not {value!r}."
+        "a config holds numbers, strings, booleans, None, tuples and dataclasses, not "
+        f"{describe(value)}."
     )
 
 

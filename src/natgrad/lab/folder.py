@@ -16,7 +16,7 @@ from natgrad.lab import config_file
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.atomic import explain, make_folder, temporary_name, write_bytes, write_text
 from natgrad.lab.failures import StoreError
-from natgrad.lab.reading import read_json
+from natgrad.lab.reading import as_path, read_json
 
 C = TypeVar("C")
 
@@ -68,6 +68,9 @@ class RunFolder:
     """
 
     path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", as_path(self.path))
 
     def write(
         self,

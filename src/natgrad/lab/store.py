@@ -15,15 +15,16 @@ import numpy.typing as npt
 import torch
 from safetensors.numpy import load, save
 
+from natgrad._checks import describe, instance
 from natgrad.errors import InvalidInputError, NatgradError
 from natgrad.lab.atomic import explain, temporary_name, write_bytes
 from natgrad.lab.cells import Cell, Result, canonical, digest
-from natgrad.lab.checksum import checksum, raw
+from natgrad.lab.checksum import DTYPES, checksum, raw
 from natgrad.lab.failures import StoreError
+from natgrad.lab.reading import as_path
 from natgrad.lab.sources import fingerprint
 
 _FORMAT = "natgrad cell 1"
-_DTYPES = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"}
 _SPARE = 16 * 2**20  # bytes that must be free before a sweep begins
 
 
@@ -59,6 +60,7 @@ class Identity:
 
 def identify(cell: Cell, sources: str | None = None) -> Identity:
     """Return the identity of a cell here and now; `sources` spares reading them again."""
+    instance(cell, "a cell", Cell)
     sources = fingerprint(cell.function) if sources is None else sources
     return Identity(cell.name, canonical(cell.config), sources, str(torch.__version__))
 
@@ -107,7 +109,8 @@ def decode(data: bytes) -> Stored:
         stored = Stored(arrays, identity, about["seconds"], about["label"])
         sound = about["format"] == _FORMAT and written == checksum(about, raw(arrays))
     except Exception as error:  # safetensors raises a class of its own that it does not export
-        raise CorruptError(f"it cannot be read: {type(error).__name__}: {error}") from error
+        reason = " ".join(str(error).split())
+        raise CorruptError(f"it cannot be read: {type(error).__name__}: {reason}") from error
     if not sound:
         raise CorruptError("its checksum does not match its contents")
     return stored
@@ -130,10 +133,11 @@ class Store:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root = Path(root).absolute()
+        self.root = as_path(root).absolute()
 
     def path(self, key: str) -> Path:
         """Return where the result of a key is, or would be."""
+        instance(key, "the key", str)
         return self.root / key[:2] / f"{key}.safetensors"
 
     def put(self, key: str, data: bytes) -> None:
@@ -237,8 +241,13 @@ def _numbers(result: Any) -> dict[str, npt.NDArray[Any]]:
         )
     arrays = {}
     for name in sorted(result):
-        array = np.asarray(result[name], order="C")
-        if array.dtype.str[1:] not in _DTYPES:
+        try:
+            array = np.asarray(result[name], order="C")
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InvalidInputError(
+                f"a cell returns arrays by name, but {name!r} is {describe(result[name])}."
+            ) from error
+        if array.dtype.str[1:] not in DTYPES:
             raise InvalidInputError(
                 f"a cell returns arrays of real numbers or booleans, but {name!r} has dtype "
                 f"{array.dtype}; split or convert it."

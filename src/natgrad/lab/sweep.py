@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
-from natgrad._checks import number
+from natgrad._checks import describe, instance, number
+from natgrad.errors import DtypeError
 from natgrad.lab.cells import Cell, Result
 from natgrad.lab.engines import Engine, Job, Outcome
 from natgrad.lab.failures import CellsFailedError, Failure, StoreError
@@ -69,7 +70,10 @@ class Sweeper:
         timeout: float | None = None,
         reporter: Reporter | None = None,
     ) -> None:
-        self.engine, self.store = engine, store
+        if not isinstance(engine, Engine):
+            raise DtypeError(f"engine must be an Engine, but is {describe(engine)}.")
+        self.engine = engine
+        self.store = instance(store, "store", Store)
         self.fresh, self.timeout = fresh, check_timeout(timeout)
         self.reporter = reporter or Reporter(quiet=True)
         self.done = self.reused = 0
@@ -91,6 +95,8 @@ class Sweeper:
             SchedulerError: If the cluster has gone.
             WorkerError: If workers do not start, or have other sources.
         """
+        if not isinstance(cells, Sequence) or not all(isinstance(cell, Cell) for cell in cells):
+            raise DtypeError(f"cells must be a sequence of cells, but are {describe(cells)}.")
         sources = {f: fingerprint(f) for f in {cell.function for cell in cells}}
         identities = [identify(cell, sources[cell.function]) for cell in cells]
         unique = {i.key: (cell, i) for cell, i in zip(cells, identities, strict=True)}

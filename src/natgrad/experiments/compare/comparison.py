@@ -20,6 +20,7 @@ from natgrad.experiments.compare import cells
 from natgrad.experiments.compare.experiment import OPTIONS, Compare, compute, experiment, notes
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.experiment import in_this_process
+from natgrad.lab.reading import as_path
 
 _LABEL = "label"
 
@@ -168,6 +169,7 @@ def data_of(
     Raises:
         InvalidInputError: If a file is missing.
     """
+    path = as_path(path)
     further = {
         "test_path": None if test is None else str(test),
         "test_digest": None if test is None else digest_of(test),

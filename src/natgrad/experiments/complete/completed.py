@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from natgrad._checks import describe, refuse_unknown
 from natgrad.data.triples import Table, index_table, make_table, within
-from natgrad.errors import DtypeError, InvalidInputError
+from natgrad.errors import InvalidInputError
 from natgrad.experiments.arguments import column, several
 from natgrad.experiments.complete import cells
 from natgrad.experiments.complete.experiment import (
@@ -25,6 +25,7 @@ from natgrad.experiments.complete.experiment import (
 )
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.experiment import Sweep, in_this_process
+from natgrad.lab.reading import as_path
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +126,7 @@ def check_target(path: str | Path) -> Path:
     Raises:
         InvalidInputError: If it ends otherwise, or there is no such folder.
     """
-    if not isinstance(path, str | Path):
-        raise DtypeError(f"a path must be a text or a Path, but is {describe(path)}.")
-    path = Path(path)
+    path = as_path(path)
     if path.suffix not in (".csv", ".parquet", ".safetensors"):
         raise InvalidInputError(
             "a completed matrix is written as .csv, .parquet or .safetensors, not as "

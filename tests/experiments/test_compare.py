@@ -1,6 +1,7 @@
 """`natgrad compare`: data of all kinds, real tables, and the laboratory around them."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,11 @@ from natgrad.errors import InvalidInputError, LabelError, ShapeError
 from natgrad.experiments.compare import cells as compare_cells
 from natgrad.experiments.compare import compare
 from natgrad.experiments.compare.comparison import comparison, data_of
-from natgrad.experiments.compare.experiment import Compare, experiment, used, wilson
+from natgrad.experiments.compare.experiment import Compare, compute, experiment, used, wilson
 from natgrad.experiments.compare.picture import plain
+from natgrad.flows import integrate
 from natgrad.lab import config_file, figures
-from natgrad.lab.engines import Serial
+from natgrad.lab.engines import Serial, start_engine
 from natgrad.lab.folder import RunFolder
 from natgrad.lab.run import Request, run
 from natgrad.lab.store import Store
@@ -184,11 +186,11 @@ def test_features_that_carry_the_weight_are_counted() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"folds": 1}, "folds must be 2 or more"),
+        ({"folds": 1}, "folds must be an integer of at least 2, but is 1"),
         ({"folds": 16}, "16 folds need as many rows of each class"),
-        ({"depths": (0,)}, "whole numbers from 1 on"),
-        ({"until": -1.0}, "until must be positive"),
-        ({"colour": "red"}, "no such option"),
+        ({"depths": (0,)}, "each of depths must be an integer of at least 1"),
+        ({"until": -1.0}, "until must be a number above 0"),
+        ({"until_": 1.0}, "compare has no option 'until_'. Did you mean 'until'"),
     ],
 )
 def test_bad_options(change, words) -> None:
@@ -272,12 +274,52 @@ def test_tables_in_files_test_and_unlabelled(tmp_path: Path) -> None:
 def test_the_picture_takes_any_name() -> None:
     x, y = blobs(20, 2.0)
     found = experiment(compare_cells.Data(path="", digest="x", label="y"), **FEW)
-    compare_cells.load.cache_clear()
     names = {"$\\frac$": x[:, 0], "a" * 99: x[:, 1], "_^{}": x[:, 2], "y": y}
     loaded = compare_cells.gather(compare_cells.labelled(names, "y"), None, None, "y")
     config = found.presets["quick"]
-    compare_cells.give(loaded, config.data)
-    arrays = found.compute(config, here)
+    arrays = compute(config, here, loaded)
     with figures.style():
         assert set(figures.render(found.draw(config, arrays))) >= {"figure.png", "figure.svg"}
     assert plain("a" * 99).endswith("…")
+
+
+def test_threads_do_not_share_tables() -> None:
+    """Each thread has data of its own; every answer is the one that it gives alone."""
+    tables = [blobs(16 + 2 * k, 1.0, seed=k, dim=2) for k in range(4)]
+    how = {"depths": (1,), "folds": 2, "until": 10.0}
+    alone = [str(compare(*table, **how)) for table in tables]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(lambda table: str(compare(*table, **how)), tables))
+    assert together == alone
+
+
+def test_tables_in_memory_reach_other_processes(tmp_path: Path) -> None:
+    x, y = blobs(20, 2.0)
+    columns = {f"f{k}": x[:, k] for k in range(3)} | {"y": y}
+    loaded = compare_cells.gather(compare_cells.labelled(columns, "y"), None, None, "y")
+    data = compare_cells.Data(path="", digest="of these numbers", label="y")
+    config = experiment(data, **FEW).presets["quick"]
+    with start_engine("local", workers=1) as engine:
+        arrays = compute(config, Sweeper(engine, Store(tmp_path)), loaded)
+    there, local = comparison(config, arrays, loaded), compute(config, here, loaded)
+    assert there.accuracy == comparison(config, local, loaded).accuracy
+    assert np.array_equal(arrays["coefficients"], local["coefficients"], equal_nan=True)
+
+
+def test_a_flow_that_stalls_is_said(monkeypatch) -> None:
+    x, y = blobs(20, 3.0)
+    how = {"depths": (1, 2), "until": 1e4, "folds": 2}
+    assert not [note for note in compare(x, y, **how).notes if "ended early" in note]
+
+    def impatient(*arguments, **options):
+        return integrate(*arguments, **(options | {"max_evaluations": 30}))
+
+    monkeypatch.setattr(compare_cells, "integrate", impatient)
+    found = compare(x, y, **how)
+    said = [note for note in found.notes if "ended early" in note]
+    for name, until in (("EGD L=1", "10000"), ("EGD L=2", "10000"), ("NGD population", "10")):
+        (sentence,) = [note for note in said if note.startswith(f"The flow of {name} ended early")]
+        assert f"instead of t = {until};" in sentence
+        assert all(part in sentence for part in ("(all rows)", "(fold 1)", "(fold 2)"))
+    assert len(said) == 3  # the closed forms do not stall
+    assert said[0] in found.lines()

@@ -1,5 +1,6 @@
 import csv
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import cvxpy
 import numpy as np
@@ -8,13 +9,14 @@ import torch
 
 from natgrad.data.completion import low_rank
 from natgrad.data.files import digest_of
+from natgrad.data.triples import index_table, make_table
 from natgrad.diagnostics import effective_rank
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete import cells, complete
 from natgrad.experiments.complete.baselines import SoftImpute
 from natgrad.experiments.complete.command import TableOptions, complete_table
 from natgrad.experiments.complete.completed import completed
-from natgrad.experiments.complete.experiment import METHODS, Complete, experiment
+from natgrad.experiments.complete.experiment import METHODS, Complete, compute, experiment
 from natgrad.experiments.complete.fitting import (
     Centre,
     Entries,
@@ -24,7 +26,7 @@ from natgrad.experiments.complete.fitting import (
     spectrum,
 )
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.engines import Serial
+from natgrad.lab.engines import Serial, start_engine
 from natgrad.lab.store import Store
 from natgrad.lab.sweep import Sweeper
 from tests.helpers import assert_near, randn
@@ -311,3 +313,36 @@ def test_two_thousand_squared():
         rows, columns, problem.values.tolist(), depths=(2,), scales=(1e-3,), ranks=(5,), hidden=32
     )
     assert problem.test_error(torch.from_numpy(found.matrix)) < 0.05
+
+
+def small(seed):
+    """Two thirds of a small matrix of rank one, with a little noise."""
+    random = np.random.default_rng(seed)
+    a, b = random.standard_normal((2, 9 + seed))
+    seen = [(i, j) for i in range(9 + seed) for j in range(9 + seed) if (i + 2 * j) % 3]
+    noise = 0.1 * random.standard_normal(len(seen))
+    return [i for i, _ in seen], [j for _, j in seen], [a[i] * b[j] for i, j in seen] + noise
+
+
+def test_threads_do_not_share_tables():
+    """Each thread has data of its own; every answer is the one that it gives alone."""
+    few = {"depths": (2,), "scales": (1e-2,), "ranks": (1,), "max_evaluations": 100}
+    tables = [small(seed) for seed in range(6)]
+    alone = [complete(*given, **few) for given in tables]
+    with ThreadPoolExecutor(6) as threads:
+        together = list(threads.map(lambda given: complete(*given, **few), 2 * tables))
+    for one, other in zip(2 * alone, together, strict=True):
+        assert one.test_error == other.test_error
+        assert np.array_equal(one.matrix, other.matrix)
+
+
+def test_a_table_in_memory_reaches_other_processes(tmp_path):
+    loaded = cells.divide(index_table(make_table(*small(0))), None, 0.1, 0)
+    data = cells.Data(path="", digest="of these numbers")
+    config = Complete(data=data, depths=(2,), scales=(1e-2,), ranks=(1,), max_evaluations=100)
+    with start_engine("local", workers=1) as engine:
+        there = Sweeper(engine, Store(tmp_path))
+        found = completed(config, compute(config, there, loaded), there, loaded)
+    here = completed(config, compute(config, sweep, loaded), sweep, loaded)
+    assert found.test_error == here.test_error
+    assert np.array_equal(found.matrix, here.matrix)

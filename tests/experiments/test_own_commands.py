@@ -90,7 +90,7 @@ def test_complete_saves_the_matrix(triples, tmp_path, capsys):
         (["compare", "gone.csv", "--label", "y"], "there is no file gone.csv"),
         (["complete", "gone.csv"], "there is no file gone.csv"),
         (["compare", "{labelled}", "--label", "stat"], "Did you mean 'state'?"),
-        (["compare", "{labelled}", "--label", "state", "--folds", "1"], "folds must be 2 or more"),
+        (["compare", "{labelled}", "--label", "state", "--folds", "1"], "folds must be an integer"),
         (["complete", "{labelled}"], "natgrad: "),
     ],
 )
@@ -136,7 +136,7 @@ def test_data_frames_are_matched_by_name_and_labels_are_those_of_the_call():
     for name in "ab":
         found = ng.complete([f"{name}{i}" for i in rows], columns, values, **options)
         assert found.rows[0] == f"{name}0"
-    with pytest.raises(InvalidInputError, match="centring is one of"):
+    with pytest.raises(InvalidInputError, match="centring must be 'none', 'mean' or 'means'"):
         ng.complete(rows, columns, values, centring="rubbish")
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from safetensors.numpy import save_file
 
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.lab.arrays import Arrays
+from natgrad.lab.failures import StoreError
 
 KINDS = ["float64", "float32", "int64", "int32", "uint8", "bool"]
 
@@ -37,7 +39,7 @@ def test_numbers_that_are_no_numbers_and_transposed_arrays_survive(tmp_path) -> 
     assert np.signbit(read["x"][2, 0])
     assert read["empty"].shape == (0, 2)
     assert read.coordinates["t"] == [0.1, np.inf]
-    assert list(read) == ["x", "empty"]
+    assert list(read) == list(arrays) == ["empty", "x"]
     assert "x" in read
     assert "y" not in read
 
@@ -121,3 +123,57 @@ def test_a_file_with_another_header_is_refused(header, tmp_path) -> None:
     save_file({"x": np.zeros(3)}, tmp_path / "a", metadata={"natgrad": header})
     with pytest.raises(InvalidInputError, match="cannot be read as arrays"):
         Arrays.load(tmp_path / "a")
+
+
+def test_equal_arrays_make_equal_files_in_any_order(tmp_path) -> None:
+    names = ["b", "a", "zeta", "c"]
+    for file, order in (("one", names), ("other", sorted(names))):
+        arrays = Arrays(**{f"axis {name}": [0, 1] for name in order})
+        for name in order:
+            arrays.add(name, np.arange(2.0), f"axis {name}")
+        arrays.save(tmp_path / file)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def sample() -> Arrays:
+    arrays = Arrays(t=[0.5, 1.0])
+    arrays.add("x", [1.5, -2.0], "t")
+    arrays.add("n", np.array([3, 4], dtype=np.int32), "t")
+    return arrays
+
+
+def test_a_flipped_bit_of_any_byte_is_seen(tmp_path) -> None:
+    """A changed file is refused, or gives what was written."""
+    path, arrays = tmp_path / "a", sample()
+    arrays.save(path)
+    whole, silent = path.read_bytes(), 0
+    random = np.random.default_rng(0)
+    for where in range(len(whole)):
+        changed = bytearray(whole)
+        changed[where] ^= 1 << int(random.integers(8))
+        path.write_bytes(changed)
+        try:
+            read = Arrays.load(path)
+        except InvalidInputError as error:
+            assert "cannot be read as arrays" in str(error)  # noqa: PT017
+            continue
+        silent += 1
+        assert (read.dims, read.coordinates) == (arrays.dims, arrays.coordinates)
+        assert all(read[n].tobytes() == arrays[n].tobytes() for n in arrays)
+    assert silent == 0
+
+
+def test_files_of_the_first_version_have_no_checksum_and_are_read(tmp_path) -> None:
+    header = {"format": "natgrad arrays 1", "coordinates": {"n": [1, 2]}, "dims": {"x": ["n"]}}
+    path = tmp_path / "a"
+    save_file({"x": np.ones(2)}, path, metadata={"natgrad": json.dumps(header)})
+    assert Arrays.load(path)["x"].tolist() == [1.0, 1.0]
+    for bad in ({"checksum": "0"}, {"format": "natgrad arrays 2"}):
+        save_file({"x": np.ones(2)}, path, metadata={"natgrad": json.dumps(header | bad)})
+        with pytest.raises(InvalidInputError, match="does not go with its checksum"):
+            Arrays.load(path)
+
+
+def test_arrays_that_cannot_be_written_are_named(tmp_path) -> None:
+    with pytest.raises(StoreError, match="cannot write the arrays to"):
+        sample().save(tmp_path / "no such folder" / "a")

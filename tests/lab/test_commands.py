@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 from natgrad import cli
+from natgrad.errors import InvalidInputError
 from natgrad.lab import registry
 from natgrad.lab.arrays import Arrays
+from natgrad.lab.engines import Serial
 from natgrad.lab.folder import RunFolder
-from natgrad.lab.store import StoreWarning
+from natgrad.lab.store import Store, StoreWarning
+from natgrad.lab.sweep import Sweeper
 from tests.lab import toys
 
 ROOT = Path(__file__).parents[2]
@@ -245,3 +248,18 @@ def test_clean_lists_and_removes_only_when_told(reproduce, tmp_path, capsys):
     assert cli.main(["clean", str(tmp_path)]) == 0
     assert "nothing" in capsys.readouterr().out
     assert cli.main(["clean", str(tmp_path / "none")]) == 2
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0", "nan", "inf", "-inf"])
+def test_a_timeout_that_is_no_time_is_bad_usage(seconds, reproduce, tmp_path, capsys):
+    assert reproduce("toy/a", "--preset", "smoke", f"--timeout={seconds}") == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("natgrad: timeout must be a number above 0")
+    assert printed.count("\n") == 1
+    assert not list(tmp_path.iterdir())  # nothing was started
+
+
+@pytest.mark.parametrize("timeout", [-1, 0, float("nan"), float("inf"), "1", True, [1.0], 10**400])
+def test_sweepers_refuse_such_timeouts_too(timeout, tmp_path):
+    with pytest.raises(InvalidInputError, match="timeout must be a number above 0"):
+        Sweeper(Serial(), Store(tmp_path), timeout=timeout)

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tests.lab.conftest import ROOT, Cluster, until
 from tests.lab.toys import Draw, Trouble, misbehave, reduce
 
 distributed = pytest.importorskip("distributed")
+import psutil  # noqa: E402  (distributed needs it)
 from distributed.comm import CommClosedError  # noqa: E402
 
 from natgrad.lab.engines.dask import Dask, _translate  # noqa: E402
@@ -127,6 +129,29 @@ def test_cells_of_a_killed_client_end_on_the_workers(engine, cluster, store, tmp
         client.wait()
     assert len(Sweeper(engine, store)(MATRICES)) == 12
     assert len(running(tmp_path)) == 2
+
+
+def test_a_cluster_started_here_listens_on_loopback_only(store) -> None:
+    """Whoever reaches a port of Dask's can read, and often run, what they like."""
+    own = psutil.Process()
+    before = set(listening(own))
+    with start_engine("dask", workers=1) as engine:
+        Sweeper(engine, store)(MATRICES[:1])
+        family = [own, *own.children(recursive=True)]
+        found = {place for process in family for place in listening(process)} - before
+    assert {ip for ip, _ in found} <= {"127.0.0.1", "::1"}
+    assert found  # the test sees sockets: those of the two HTTP servers
+
+
+def listening(process: psutil.Process) -> list[tuple[str, int]]:
+    """Return where a process takes connections, or packets."""
+    with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+        return [
+            (str(found.laddr.ip), int(found.laddr.port))
+            for found in process.net_connections(kind="inet")
+            if found.status == psutil.CONN_LISTEN or found.type == socket.SOCK_DGRAM
+        ]
+    return []
 
 
 def test_a_scheduler_that_is_not_there_is_reported_soon() -> None:

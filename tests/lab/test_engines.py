@@ -370,7 +370,7 @@ def test_engines_by_name() -> None:
     for arguments, message in [
         (("remote",), "there is no engine 'remote'; there are local, serial, dask"),
         (("serial", 2), "the engine serial has one worker, not 2"),
-        (("local", 0), "at least one worker, not 0"),
+        (("local", 0), "workers must be an integer of at least 1, but is 0"),
         (("local", None, "tcp://h:1"), "a scheduler goes with the engine dask, not with local"),
         (("dask", 2, "tcp://h:1"), "give its address or a number of workers, not both"),
     ]:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -95,3 +96,29 @@ def test_variables_of_a_git_hook_do_not_mislead(package, tmp_path_factory, monke
     git(other, "init", "--quiet")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     assert revision(package) == head
+
+
+def test_a_slow_git_is_waited_for_and_never_makes_the_revision_null(
+    package, tmp_path, monkeypatch
+) -> None:
+    """A git that hangs, or that cannot look at the files, still leaves a sentence."""
+    head, real = git(package, "rev-parse", "HEAD"), shutil.which("git")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    fake = folder / "git"
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def behave(line: str) -> None:
+        fake.write_text(f'#!/bin/sh\n{line}\nexec {real} "$@"\n')
+        fake.chmod(0o755)
+
+    assert module._PATIENCE >= 60
+    behave("sleep 0.2")
+    assert revision(package) == head
+    behave('case "$*" in *status*) exit 1;; esac')
+    assert (
+        revision(package) == f"{head}+unknown: git cannot tell whether the sources differ from it"
+    )
+    monkeypatch.setattr(module, "_PATIENCE", 0.5)
+    behave("exec sleep 60")
+    assert revision(package) == "unknown: git gave no answer within 0.5 s"

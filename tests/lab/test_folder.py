@@ -282,7 +282,7 @@ def test_a_file_where_the_folder_should_be(tmp_path) -> None:
 def test_arrays_that_cannot_be_saved_leave_the_older_run(tmp_path) -> None:
     run = write_run(tmp_path)
     arrays = toy_arrays()
-    arrays.add("names", np.array(["a", "b"]), "n")
+    arrays._values["names"], arrays.dims["names"] = np.array(["a", "b"]), ("n",)
     with pytest.raises(StoreError, match="cannot write the arrays"):
         write_run(tmp_path, arrays=arrays, seconds=1.0)
     assert run.report()["seconds"] == 200.4

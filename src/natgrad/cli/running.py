@@ -13,7 +13,7 @@ from natgrad.lab.engines import start_engine
 from natgrad.lab.failures import CellsFailedError, Failure
 from natgrad.lab.progress import Reporter
 from natgrad.lab.store import Store
-from natgrad.lab.sweep import Sweeper
+from natgrad.lab.sweep import Sweeper, check_timeout
 
 MakeSweeper = Callable[[], Sweeper]
 
@@ -42,6 +42,7 @@ class Running:
 
 def with_engine(options: Running, work: Callable[[MakeSweeper], int]) -> int:
     """Start the engine, do the work with its sweepers, and return the exit code."""
+    check_timeout(options.timeout)  # before anything is started
     try:
         with start_engine(
             options.engine, workers=options.workers, scheduler=options.scheduler

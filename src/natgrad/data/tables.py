@@ -246,6 +246,8 @@ def _numbers(values: Sequence[Any], name: str) -> Floats | None:
             out[k] = float(value)
         except (TypeError, ValueError):
             return None
+        except OverflowError:
+            out[k] = math.inf  # refused below
     if np.isinf(out).any():
         raise InvalidInputError(f"column {name!r} holds an infinite number.")
     return out

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from natgrad._checks import describe
 from natgrad.data.files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import InvalidInputError
 
@@ -295,8 +296,9 @@ def _number(value: Any, line: int) -> float:
         return math.nan
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"value {value!r} in line {line} is no number.") from error
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        said = describe(value)
+        raise InvalidInputError(f"value {said} in line {line} is no number.") from error
     if math.isinf(number):
         raise InvalidInputError(f"value {value!r} in line {line} is infinite.")
     return number

@@ -12,9 +12,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from natgrad.errors import InvalidInputError
+from natgrad.lab.checksum import Raw, checksum, verify
+from natgrad.lab.reading import as_path
 from natgrad.parametrizations.base import P, Params, leaves, rebuild
 
-_FORMAT = "natgrad trajectory 1"
+_FORMAT = "natgrad trajectory 2"
+_WITHOUT_CHECKSUM = "natgrad trajectory 1"  # what natgrad 0.1 wrote
 
 
 class Status(StrEnum):
@@ -82,6 +85,7 @@ class Trajectory(Generic[P]):
         Raises:
             InvalidInputError: If the file cannot be written.
         """
+        path = as_path(path)
         structure: list[str] | str
         if isinstance(self.states, Tensor):
             structure = "tensor"
@@ -89,13 +93,8 @@ class Trajectory(Generic[P]):
             structure = list(self.states)
         else:
             structure = "tuple"
-        tensors = {f"states.{i}": t.contiguous() for i, t in enumerate(leaves(self.states))}
-        tensors |= {f"recorded.{k}": t.contiguous() for k, t in self.recorded.items()}
-        tensors |= {"times": self.times.contiguous(), "losses": self.losses.contiguous()}
-        # Numbers as tensors too: text would round them, and NaN is no JSON.
-        numbers = (self.error_estimate, self.seconds)
-        tensors["numbers"] = torch.tensor(numbers, dtype=torch.float64)
-        header = {
+        header: dict[str, Any] = {
+            "format": _FORMAT,
             "structure": structure,
             "status": self.status.value,
             "detail": self.detail,
@@ -103,9 +102,18 @@ class Trajectory(Generic[P]):
             "evaluations": self.evaluations,
             "steps": self.steps,
         }
-        metadata = {"format": _FORMAT, "header": json.dumps(header)}
         try:
-            save_file(tensors, str(path), metadata=metadata)
+            tensors = {f"states.{i}": t for i, t in enumerate(leaves(self.states))}
+            tensors |= {f"recorded.{name}": t for name, t in self.recorded.items()}
+            tensors |= {"times": self.times, "losses": self.losses}
+            # Numbers as tensors too: text would round them, and NaN is no JSON.
+            numbers = (self.error_estimate, self.seconds)
+            tensors["numbers"] = torch.tensor(numbers, dtype=torch.float64)
+            # Copies: safetensors refuses tensors that share memory, as a recorded state may.
+            tensors = {name: t.detach().clone().contiguous() for name, t in tensors.items()}
+            header["checksum"] = checksum(header, _raw(tensors))
+            # One entry: safetensors writes several in an order that changes from file to file.
+            save_file(tensors, str(path), metadata={"natgrad": json.dumps(header, sort_keys=True)})
         except Exception as error:  # safetensors raises a class of its own that it does not export
             raise InvalidInputError(
                 f"the trajectory cannot be written to {path}: {error}. Is there such a folder, and "
@@ -116,21 +124,27 @@ class Trajectory(Generic[P]):
     def load(cls, path: str | Path) -> "Trajectory[Any]":
         """Read a file that `save` wrote.
 
+        Files of natgrad 0.1 have no checksum and are read without one; all others must match
+        theirs.
+
         Raises:
-            InvalidInputError: If the file is no trajectory.
+            InvalidInputError: If the file is no trajectory, or a bit of it has changed.
         """
+        path = as_path(path)
         try:
             with safe_open(str(path), framework="pt") as file:
                 metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}
+            header = _header(metadata)
+            verify(header, _raw(tensors), now=_FORMAT, before=_WITHOUT_CHECKSUM)
+            return cls._restored(header, tensors)
         except Exception as error:  # safetensors raises a class of its own that it does not export
-            raise InvalidInputError(f"{path} cannot be read as a trajectory: {error}") from error
-        if metadata.get("format") != _FORMAT:
             raise InvalidInputError(
-                f"{path} is a safetensors file but not a trajectory of this version of natgrad "
-                f"(format {metadata.get('format')!r}, expected {_FORMAT!r})."
-            )
-        header = json.loads(metadata["header"])
+                f"{path} cannot be read as a trajectory: {type(error).__name__}: {error}"
+            ) from error
+
+    @classmethod
+    def _restored(cls, header: dict[str, Any], tensors: dict[str, Tensor]) -> "Trajectory[Any]":
         count = sum(name.startswith("states.") for name in tensors)
         parts = [tensors[f"states.{i}"] for i in range(count)]
         structure = header["structure"]
@@ -143,7 +157,7 @@ class Trajectory(Generic[P]):
             states = dict(zip(structure, parts, strict=True))
         recorded = {
             name.removeprefix("recorded."): t
-            for name, t in tensors.items()
+            for name, t in sorted(tensors.items())
             if name.startswith("recorded.")
         }
         error_estimate, seconds = tensors["numbers"].tolist()
@@ -160,3 +174,23 @@ class Trajectory(Generic[P]):
             error_estimate,
             seconds,
         )
+
+
+def _header(metadata: dict[str, str]) -> dict[str, Any]:
+    """Return what a file says of itself."""
+    if "natgrad" in metadata:
+        header = json.loads(metadata["natgrad"])
+    elif metadata.get("format") == _WITHOUT_CHECKSUM:
+        header = json.loads(metadata["header"]) | {"format": _WITHOUT_CHECKSUM}
+    else:
+        raise ValueError(f"its format is {metadata.get('format')!r}, not {_FORMAT!r}")
+    return header  # type: ignore[no-any-return]
+
+
+def _raw(tensors: dict[str, Tensor]) -> list[Raw]:
+    """Return tensors as `checksum` takes them."""
+    flat = {name: t.cpu().reshape(-1).view(torch.uint8) for name, t in tensors.items()}
+    return [
+        (name, str(t.dtype), tuple(t.shape), flat[name].numpy().tobytes())
+        for name, t in tensors.items()
+    ]

@@ -12,10 +12,16 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from torch import Tensor
 
-from natgrad.errors import InvalidInputError, ShapeError
+from natgrad._checks import dense, describe, instance, nearest
+from natgrad.errors import DtypeError, InvalidInputError, ShapeError
+from natgrad.lab.checksum import DTYPES, checksum, raw, verify
+from natgrad.lab.failures import StoreError
+from natgrad.lab.reading import as_path
 
-_FORMAT = "natgrad arrays 1"
+_FORMAT = "natgrad arrays 2"
+_WITHOUT_CHECKSUM = "natgrad arrays 1"  # what natgrad 0.1 wrote
 
 Coordinate = Sequence[str] | Sequence[int] | Sequence[float] | npt.NDArray[Any]
 
@@ -38,7 +44,7 @@ class Arrays:
 
     def __init__(self, **coordinates: Coordinate) -> None:
         self.coordinates: dict[str, list[Any]] = {
-            name: np.asarray(values).tolist() for name, values in coordinates.items()
+            name: _coordinate(name, values) for name, values in coordinates.items()
         }
         self.dims: dict[str, tuple[str, ...]] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
@@ -48,8 +54,14 @@ class Arrays:
 
         Raises:
             ShapeError: If axes and names do not match.
+            DtypeError: If the values are no real numbers or booleans, or a name is no text.
         """
-        array = np.array(values)
+        for text in (name, *dims):
+            instance(text, "the name of an array or an axis", str)
+        array = _array(name, values)
+        if array.dtype.str[1:] not in DTYPES:
+            raise DtypeError(f"{name} must hold real numbers or booleans, not {array.dtype}.")
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
         if array.ndim != len(dims):
             raise ShapeError(f"{name} has {array.ndim} axes, but {len(dims)} names came: {dims}.")
         for dim, size in zip(dims, array.shape, strict=True):
@@ -61,37 +73,56 @@ class Arrays:
         self._values[name], self.dims[name] = array, dims
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if not isinstance(name, str) or name not in self._values:
+            raise InvalidInputError(
+                f"there is no array {describe(name)}. {nearest(str(name), self._values)}"
+            )
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(sorted(self._values))  # as in a file, whatever came first
 
     def __contains__(self, name: object) -> bool:
-        return name in self._values
+        return isinstance(name, str) and name in self._values
 
     def save(self, path: Path) -> None:
-        """Write one safetensors file; `load` gives it back bit for bit."""
+        """Write one safetensors file; `load` gives it back bit for bit.
+
+        Equal arrays make equal files, in whichever order they were added.
+
+        Raises:
+            StoreError: If the file cannot be written.
+        """
+        path = as_path(path)
         header = {"format": _FORMAT, "coordinates": self.coordinates, "dims": self.dims}
-        tensors = {name: np.asarray(a, order="C") for name, a in self._values.items()}
+        tensors = {name: np.asarray(self[name], order="C") for name in self}
+        header["checksum"] = checksum(header, raw(tensors))
         # One entry: safetensors writes several in an order that changes from file to file.
-        metadata = {"natgrad": json.dumps(header, ensure_ascii=False)}
-        save_file(tensors, str(path), metadata=metadata)
+        metadata = {"natgrad": json.dumps(header, sort_keys=True)}
+        try:
+            save_file(tensors, str(path), metadata=metadata)
+        except Exception as error:  # safetensors raises a class of its own, also for a full disk
+            raise StoreError(f"cannot write the arrays to {path}: {error}") from error
 
     @classmethod
     def load(cls, path: Path) -> "Arrays":
         """Read a file that `save` wrote.
 
+        Files of natgrad 0.1 have no checksum and are read without one; all others must match
+        theirs.
+
         Raises:
-            InvalidInputError: If the file is no such file.
+            InvalidInputError: If the file is no such file, or a bit of it has changed.
         """
+        path = as_path(path)
         try:
             with safe_open(str(path), framework="numpy") as file:
                 header = json.loads((file.metadata() or {})["natgrad"])
-                if header["format"] != _FORMAT:
-                    raise ValueError(f"its format is {header['format']!r}, not {_FORMAT!r}")
-                arrays = cls(**header["coordinates"])
-                for name, dims in header["dims"].items():
-                    arrays.add(name, file.get_tensor(name), *dims)
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
+            verify(header, raw(tensors), now=_FORMAT, before=_WITHOUT_CHECKSUM)
+            arrays = cls(**header["coordinates"])
+            for name, dims in header["dims"].items():
+                arrays.add(name, tensors[name], *dims)
         except Exception as error:  # safetensors raises a class of its own that it does not export
             raise InvalidInputError(
                 f"{path} cannot be read as arrays of a figure: {type(error).__name__}: {error}"
@@ -111,3 +142,22 @@ class Arrays:
         for labels, value in zip(product(*axes), values.ravel().tolist(), strict=True):
             writer.writerow([*labels, value])
         return text.getvalue()
+
+
+def _array(name: str, values: Any) -> npt.NDArray[Any]:
+    try:
+        if isinstance(values, Tensor):
+            values = dense(values, name).detach().cpu().numpy()
+        return np.array(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DtypeError(f"{name} must be an array, but is {describe(values)}.") from error
+
+
+def _coordinate(name: str, values: Any) -> list[Any]:
+    array = _array(f"the coordinates of {name}", values)
+    if array.ndim != 1 or array.dtype.kind not in "biufU":
+        raise DtypeError(
+            f"the coordinates of {name} must be numbers or texts, in a sequence, but are "
+            f"{describe(values)}."
+        )
+    return list(array.tolist())

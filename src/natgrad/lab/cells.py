@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from natgrad._checks import describe
 from natgrad.errors import InvalidInputError
 
 Result = Mapping[str, npt.NDArray[Any]]
@@ -28,6 +29,10 @@ class Cell:
         config: A frozen dataclass of numbers, strings, booleans, None, tuples of these, and other
             such dataclasses.
         label: A few words for people: progress, failures.
+        data: What the function takes as its second argument, if it is not None: arrays too large
+            for a config, such as a table in memory. It travels with the cell to whichever process
+            runs it. The config must name it by its contents, as by a hash: it is by the config
+            that results are told apart.
 
     Example:
         >>> import numpy as np
@@ -40,9 +45,10 @@ class Cell:
         '{"x":3.0}'
     """
 
-    function: Callable[[Any], Result]
+    function: Callable[..., Result]
     config: Any
     label: str = ""
+    data: Any = None
 
     @property
     def name(self) -> str:
@@ -54,8 +60,8 @@ class Cell:
         return f"{module}:{self.function.__qualname__}"
 
     def run(self) -> Result:
-        """Return what the function makes of the config."""
-        return self.function(self.config)
+        """Return what the function makes of the config, and of the data if there are any."""
+        return self.function(self.config, *(() if self.data is None else (self.data,)))
 
 
 def canonical(config: Any) -> str:
@@ -65,8 +71,11 @@ def canonical(config: Any) -> str:
         InvalidInputError: If it is no dataclass, or holds what has no such text.
     """
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        raise InvalidInputError(f"a config is an instance of a dataclass, not {config!r}.")
-    return json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        raise InvalidInputError(f"a config is an instance of a dataclass, not {describe(config)}.")
+    try:
+        return json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except RecursionError as error:
+        raise InvalidInputError("a config is nested too deeply to have a text.") from error
 
 
 def _plain(value: Any) -> Any:
@@ -79,7 +88,8 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InvalidInputError(
-        f"a config holds numbers, strings, booleans, None and tuples of these, not {value!r}."
+        "a config holds numbers, strings, booleans, None and tuples of these, not "
+        f"{describe(value)}."
     )
 
 
@@ -92,8 +102,15 @@ def digest(*texts: str) -> str:
     return hasher.hexdigest()
 
 
-def find(name: str) -> Callable[[Any], Result]:
-    """Return the function that `Cell.name` names."""
-    module, _, function = name.partition(":")
-    found: Callable[[Any], Result] = getattr(import_module(module), function)
+def find(name: str) -> Callable[..., Result]:
+    """Return the function that `Cell.name` names.
+
+    Raises:
+        InvalidInputError: If there is none.
+    """
+    try:
+        module, _, function = name.partition(":")
+        found: Callable[..., Result] = getattr(import_module(module), function)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"there is no function {describe(name)}.") from error
     return found

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import choice, describe, instance
+from natgrad.errors import DtypeError, InvalidInputError
 
 Relation = Literal["<=", ">=", "<", ">", "within"]
 
@@ -50,6 +51,15 @@ class Claim:
     expected: bool = True
 
     def __post_init__(self) -> None:
+        for name in ("id", "statement", "source"):
+            instance(getattr(self, name), f"{name} of a claim", str)
+        choice(self.relation, f"relation of claim {self.id}", get_args(Relation))
+        bounds = self.bound if isinstance(self.bound, tuple) else (self.bound,)
+        for value in (self.value, *bounds, *(() if self.sd is None else (self.sd,))):
+            _require_real(value, self.id)
+        presets = instance(self.presets, f"presets of claim {self.id}", tuple)
+        if not all(isinstance(preset, str) for preset in presets):
+            raise DtypeError(f"claim {self.id}: presets are names, not {describe(presets)}.")
         if (self.relation == "within") != isinstance(self.bound, tuple):
             raise InvalidInputError(
                 f"claim {self.id}: 'within' takes a pair (low, high) and the other relations one "
@@ -95,6 +105,17 @@ class Claim:
         }
 
 
+def _require_real(value: Any, claim: str) -> None:
+    """Raise unless a value is one real number, NaN and infinities among them."""
+    try:
+        if not isinstance(value, str | bytes):
+            float(value)
+            return
+    except (TypeError, ValueError, OverflowError, RuntimeError, NotImplementedError):
+        pass
+    raise DtypeError(f"claim {claim}: numbers are needed, but {describe(value)} came.")
+
+
 def over_seeds(
     values: Sequence[float] | npt.NDArray[Any],
     statistic: Literal["mean", "median", "min", "max"] = "mean",
@@ -105,7 +126,13 @@ def over_seeds(
         >>> over_seeds([1.0, 2.0, 3.0])
         {'value': 2.0, 'sd': 1.0, 'n': 3}
     """
-    array = np.asarray(values, dtype=np.float64).ravel()
+    choice(statistic, "statistic", ("mean", "median", "min", "max"))
+    try:
+        if np.iscomplexobj(values):
+            raise TypeError("complex numbers")
+        array = np.asarray(values, dtype=np.float64).ravel()
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise DtypeError(f"one number a seed is needed, but {describe(values)} came.") from error
     if array.size == 0:
         return {"value": math.nan, "sd": None, "n": 0}
     value = float(getattr(np, statistic)(array))

@@ -6,13 +6,14 @@ TOML has no None; an empty table `{}` stands for it.
 import dataclasses
 import json
 import re
-import tomllib
 import types
 import typing
 from pathlib import Path
 from typing import Any, TypeVar
 
+from natgrad._checks import describe
 from natgrad.errors import InvalidInputError
+from natgrad.lab.reading import read_toml
 
 C = TypeVar("C")
 
@@ -41,9 +42,12 @@ def dump(config: Any, **head: str) -> str:
         <BLANKLINE>
     """
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        raise InvalidInputError(f"a config is an instance of a dataclass, not {config!r}.")
+        raise InvalidInputError(f"a config is an instance of a dataclass, not {describe(config)}.")
     top = "".join(f"{key} = {_toml(value)}\n" for key, value in head.items())
-    lines = (f"{_key(name)} = {_toml(value)}\n" for name, value in _fields(config))
+    try:
+        lines = [f"{_key(name)} = {_toml(value)}\n" for name, value in _fields(config)]
+    except RecursionError as error:
+        raise InvalidInputError("a config is nested too deeply to have a text.") from error
     return f"{_HEAD}{top}\n[config]\n{''.join(lines)}"
 
 
@@ -53,12 +57,7 @@ def parse(path: Path) -> dict[str, Any]:
     Raises:
         InvalidInputError: If it is missing or is no such file.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:  # no UTF-8, or no TOML
-        raise InvalidInputError(f"{path} cannot be read as a config: {error}") from error
+    table: dict[str, Any] = read_toml(path)
     if not isinstance(table.get("config"), dict):
         raise InvalidInputError(f"{path} has no table [config]; natgrad reproduce writes one.")
     return table | {"config": {name: _plain(v) for name, v in table["config"].items()}}
@@ -102,7 +101,8 @@ def _toml(value: Any) -> str:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return f"{{ {', '.join(f'{_key(k)} = {_toml(v)}' for k, v in _fields(value))} }}"
     raise InvalidInputError(
-        f"a config holds numbers, strings, booleans, None, tuples and dataclasses, not {value!r}."
+        "a config holds numbers, strings, booleans, None, tuples and dataclasses, not "
+        f"{describe(value)}."
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("natgrad", "torch", "numpy", "scipy", "matplotlib")
-_PATIENCE = 10.0  # seconds for git, on a slow network disk
+_PATIENCE = 120.0  # seconds for git, on a slow network disk or a machine at work on other things
 
 
 def environment() -> dict[str, Any]:
@@ -37,17 +37,28 @@ def revision(source: Path = Path(__file__).parents[1]) -> str | None:
 
     "+changes" follows it when the sources differ from that revision. A package that is merely
     installed inside somebody's repository has no revision of its own: its files must be tracked.
+    Where git knows and does not say, "unknown" and the reason stand in its place: a machine too
+    busy for git to answer is no package without a revision.
     """
-    tracked = _git(source, "ls-files", "--error-unmatch", "__init__.py")
-    head = _git(source, "rev-parse", "HEAD")
-    changes = _git(source, "status", "--porcelain", "--", ".")
-    if not tracked or not head or changes is None:
+    try:
+        tracked = _git(source, "ls-files", "--error-unmatch", "__init__.py")
+        head = _git(source, "rev-parse", "HEAD") if tracked else None
+        changes = _git(source, "status", "--porcelain", "--", ".") if head else None
+    except subprocess.TimeoutExpired:
+        return f"unknown: git gave no answer within {_PATIENCE:g} s"
+    if not head:
         return None
+    if changes is None:
+        return f"{head}+unknown: git cannot tell whether the sources differ from it"
     return f"{head}+changes" if changes else head
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Return what git prints, or None if it fails or is not there."""
+    """Return what git prints, or None if it fails or is not there.
+
+    Raises:
+        subprocess.TimeoutExpired: If it takes too long.
+    """
     surroundings = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     try:
         done = subprocess.run(
@@ -58,7 +69,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
             timeout=_PATIENCE,
             env=surroundings,  # inside a hook these would name another repository
         )
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
 

@@ -16,6 +16,7 @@ from natgrad.lab import config_file
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.atomic import explain, make_folder, temporary_name, write_bytes, write_text
 from natgrad.lab.failures import StoreError
+from natgrad.lab.reading import as_path, read_json
 
 C = TypeVar("C")
 
@@ -68,6 +69,9 @@ class RunFolder:
 
     path: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", as_path(self.path))
+
     def write(
         self,
         *,
@@ -101,7 +105,8 @@ class RunFolder:
         try:
             make_folder(self.path)
             staged["arrays.safetensors"] = temporary_name(self.path / "arrays.safetensors")
-            _save(arrays, staged["arrays.safetensors"])
+            arrays.save(staged["arrays.safetensors"])
+            _flush(staged["arrays.safetensors"])
             for name, data in files.items():
                 staged[name] = temporary_name(self.path / name)
                 write_bytes(staged[name], data)
@@ -130,7 +135,7 @@ class RunFolder:
             InvalidInputError: If there is none, or it is broken.
         """
         path = self.path / "report.json"
-        record = _load(path)
+        record = read_json(path)
         _check(record, str(path))
         return record  # type: ignore[no-any-return]
 
@@ -168,7 +173,7 @@ class RunFolder:
         path = self.path / "failures.json"
         if not path.exists():
             return []
-        found = _load(path)
+        found = read_json(path)
         if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
             raise InvalidInputError(f"{path} is no list of failed cells.")
         return found
@@ -200,23 +205,6 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _load(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:  # no UTF-8, or no JSON
-        raise InvalidInputError(f"{path} is broken: {error}.") from error
-
-
-def _save(arrays: Arrays, path: Path) -> None:
-    try:
-        arrays.save(path)
-    except Exception as error:  # safetensors raises a class of its own, also for a full disk
-        raise StoreError(f"cannot write the arrays to {path.parent}: {error}") from error
-    _flush(path)
-
-
 def _flush(path: Path) -> None:
     """Have the disk hold a file, or the names in a folder, before anything that follows."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -230,8 +218,20 @@ def _check(record: Any, where: str) -> None:
     _check_keys(record, _REPORT, where)
     for claim in record["claims"]:
         _check_keys(claim, _CLAIM, f"{where}, in a claim,")
+        _check_bound(claim["bound"], where)
+    command = record.get("command", [])
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        raise InvalidInputError(f"{where} has a command that is no list of words.")
     if not all(isinstance(sentence, str) for sentence in record["departures"]):
         raise InvalidInputError(f"{where} has departures that are no sentences.")
+
+
+def _check_bound(bound: Any, where: str) -> None:
+    kinds = (*_NUMBER, type(None))
+    if isinstance(bound, list) and not (
+        len(bound) == 2 and all(isinstance(end, kinds) for end in bound)
+    ):
+        raise InvalidInputError(f"{where}, in a claim, has a bound that is no pair of numbers.")
 
 
 def _check_keys(record: Any, keys: Mapping[str, Any], where: str) -> None:

@@ -3,6 +3,7 @@
 import difflib
 from typing import Any
 
+from natgrad._checks import instance
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import Experiment
 
@@ -11,6 +12,7 @@ _EXPERIMENTS: dict[str, Experiment[Any]] = {}
 
 def register(experiment: Experiment[Any]) -> Experiment[Any]:
     """Make an experiment known under its name, and return it."""
+    instance(experiment, "an experiment", Experiment)
     _EXPERIMENTS[experiment.name] = experiment
     return experiment
 
@@ -26,6 +28,7 @@ def experiment(name: str) -> Experiment[Any]:
     Raises:
         InvalidInputError: If there is none; the message offers the nearest.
     """
+    instance(name, "the name of a figure", str)
     if name in _EXPERIMENTS:
         return _EXPERIMENTS[name]
     near = difflib.get_close_matches(name, _EXPERIMENTS, n=1, cutoff=0.4)

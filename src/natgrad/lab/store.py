@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,16 @@ import numpy.typing as npt
 import torch
 from safetensors.numpy import load, save
 
+from natgrad._checks import describe, instance
 from natgrad.errors import InvalidInputError, NatgradError
 from natgrad.lab.atomic import explain, temporary_name, write_bytes
 from natgrad.lab.cells import Cell, Result, canonical, digest
+from natgrad.lab.checksum import DTYPES, checksum, raw
 from natgrad.lab.failures import StoreError
+from natgrad.lab.reading import as_path
 from natgrad.lab.sources import fingerprint
 
 _FORMAT = "natgrad cell 1"
-_DTYPES = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"}
 _SPARE = 16 * 2**20  # bytes that must be free before a sweep begins
 
 
@@ -59,6 +60,7 @@ class Identity:
 
 def identify(cell: Cell, sources: str | None = None) -> Identity:
     """Return the identity of a cell here and now; `sources` spares reading them again."""
+    instance(cell, "a cell", Cell)
     sources = fingerprint(cell.function) if sources is None else sources
     return Identity(cell.name, canonical(cell.config), sources, str(torch.__version__))
 
@@ -87,7 +89,7 @@ def encode(identity: Identity, result: Result, seconds: float, label: str) -> by
     """
     arrays = _numbers(result)
     about = {**asdict(identity), "seconds": seconds, "label": label, "format": _FORMAT}
-    text = json.dumps({**about, "checksum": _checksum(about, arrays)}, sort_keys=True)
+    text = json.dumps({**about, "checksum": checksum(about, raw(arrays))}, sort_keys=True)
     return save(arrays, metadata={"natgrad": text})
 
 
@@ -100,13 +102,15 @@ def decode(data: bytes) -> Stored:
     try:
         length = int.from_bytes(data[:8], "little")
         about = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["natgrad"])
-        checksum = about.pop("checksum")
-        arrays = {name: np.array(array) for name, array in load(data).items()}
+        written = about.pop("checksum")
+        # Sorted: safetensors gives names in an order that changes from call to call.
+        arrays = {name: np.array(array) for name, array in sorted(load(data).items())}
         identity = Identity(*(about[name] for name in ("function", "config", "sources", "torch")))
         stored = Stored(arrays, identity, about["seconds"], about["label"])
-        sound = about["format"] == _FORMAT and checksum == _checksum(about, arrays)
+        sound = about["format"] == _FORMAT and written == checksum(about, raw(arrays))
     except Exception as error:  # safetensors raises a class of its own that it does not export
-        raise CorruptError(f"it cannot be read: {type(error).__name__}: {error}") from error
+        reason = " ".join(str(error).split())
+        raise CorruptError(f"it cannot be read: {type(error).__name__}: {reason}") from error
     if not sound:
         raise CorruptError("its checksum does not match its contents")
     return stored
@@ -129,10 +133,11 @@ class Store:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root = Path(root).absolute()
+        self.root = as_path(root).absolute()
 
     def path(self, key: str) -> Path:
         """Return where the result of a key is, or would be."""
+        instance(key, "the key", str)
         return self.root / key[:2] / f"{key}.safetensors"
 
     def put(self, key: str, data: bytes) -> None:
@@ -236,21 +241,16 @@ def _numbers(result: Any) -> dict[str, npt.NDArray[Any]]:
         )
     arrays = {}
     for name in sorted(result):
-        array = np.asarray(result[name], order="C")
-        if array.dtype.str[1:] not in _DTYPES:
+        try:
+            array = np.asarray(result[name], order="C")
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InvalidInputError(
+                f"a cell returns arrays by name, but {name!r} is {describe(result[name])}."
+            ) from error
+        if array.dtype.str[1:] not in DTYPES:
             raise InvalidInputError(
                 f"a cell returns arrays of real numbers or booleans, but {name!r} has dtype "
                 f"{array.dtype}; split or convert it."
             )
         arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
     return arrays
-
-
-def _checksum(about: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-    hasher = sha256(digest(json.dumps(about, sort_keys=True)).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        data = array.tobytes()
-        hasher.update(digest(name, array.dtype.name, str(array.shape), str(len(data))).encode())
-        hasher.update(data)
-    return hasher.hexdigest()

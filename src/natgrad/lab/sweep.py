@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
+from natgrad._checks import describe, instance, number
+from natgrad.errors import DtypeError
 from natgrad.lab.cells import Cell, Result
 from natgrad.lab.engines import Engine, Job, Outcome
 from natgrad.lab.failures import CellsFailedError, Failure, StoreError
@@ -29,8 +31,11 @@ class Sweeper:
         engine: Where cells run.
         store: Where results are kept.
         fresh: Compute also what the store holds.
-        timeout: Seconds after which a cell is killed.
+        timeout: Seconds after which a cell is killed; None for never.
         reporter: Who shows progress; by default nobody.
+
+    Raises:
+        InvalidInputError: If the timeout is not positive and finite.
 
     Attributes:
         done: Cells with a result so far, over all calls, those from the store included.
@@ -65,8 +70,11 @@ class Sweeper:
         timeout: float | None = None,
         reporter: Reporter | None = None,
     ) -> None:
-        self.engine, self.store = engine, store
-        self.fresh, self.timeout = fresh, timeout
+        if not isinstance(engine, Engine):
+            raise DtypeError(f"engine must be an Engine, but is {describe(engine)}.")
+        self.engine = engine
+        self.store = instance(store, "store", Store)
+        self.fresh, self.timeout = fresh, check_timeout(timeout)
         self.reporter = reporter or Reporter(quiet=True)
         self.done = self.reused = 0
         self.seconds = 0.0
@@ -87,6 +95,8 @@ class Sweeper:
             SchedulerError: If the cluster has gone.
             WorkerError: If workers do not start, or have other sources.
         """
+        if not isinstance(cells, Sequence) or not all(isinstance(cell, Cell) for cell in cells):
+            raise DtypeError(f"cells must be a sequence of cells, but are {describe(cells)}.")
         sources = {f: fingerprint(f) for f in {cell.function for cell in cells}}
         identities = [identify(cell, sources[cell.function]) for cell in cells]
         unique = {i.key: (cell, i) for cell, i in zip(cells, identities, strict=True)}
@@ -123,6 +133,15 @@ class Sweeper:
             time.sleep(0.1)
         self._computed.add(key)
         return stored
+
+
+def check_timeout(timeout: float | None) -> float | None:
+    """Return the seconds that a cell may take, None for any time.
+
+    Raises:
+        InvalidInputError: If they are not positive and finite.
+    """
+    return None if timeout is None else number(timeout, "timeout", low=0, low_open=True)
 
 
 class _Batch:

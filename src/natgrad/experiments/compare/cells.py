@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from natgrad.data.tables import Columns, Labelled, labelled, matching, read_colu
 from natgrad.diagnostics import margin
 from natgrad.directions import euclidean, natural
 from natgrad.errors import ConvergenceError, InvalidInputError
-from natgrad.flows import integrate
+from natgrad.flows import Status, Trajectory, integrate
 from natgrad.flows.closed_forms import natural_flow_of_logistic_regression
 from natgrad.lab.cells import Result
 from natgrad.likelihoods import Bernoulli
@@ -78,15 +79,6 @@ def gather(train: Labelled, test: Columns | None, unlabelled: Columns | None, la
     return Loaded(train, judged, inputs, tuple(notes))
 
 
-_GIVEN: dict[str, Loaded] = {}
-
-
-def give(loaded: Loaded, data: Data) -> None:
-    """Let `load` return tables that lie in memory, in this process."""
-    _GIVEN.clear()
-    _GIVEN[data.digest] = loaded
-
-
 @lru_cache(maxsize=1)
 def load(data: Data) -> Loaded:
     """Read the tables.
@@ -94,8 +86,6 @@ def load(data: Data) -> Loaded:
     Raises:
         InvalidInputError: If they cannot be used; the message says why.
     """
-    if not data.path:
-        return _GIVEN[data.digest]
     train = labelled(_columns(data.path, data.digest), data.label, classes=data.classes)
     test = unlabelled = None
     if data.test_path is not None:
@@ -188,9 +178,12 @@ class Kind:
     how: Prepared
 
 
-def kind(config: Kind) -> Result:
-    """Return the kind of the training rows (an index of KINDS) with and without the intercept."""
-    rows = part(load(config.data), config.how, None)
+def kind(config: Kind, loaded: Loaded | None = None) -> Result:
+    """Return the kind of the training rows (an index of KINDS) with and without the intercept.
+
+    Tables in memory are an argument; tables in files are read where the cell runs.
+    """
+    rows = part(loaded or load(config.data), config.how, None)
     found = separability(rows.x, rows.y)
     out = {"kind": KINDS.index(found.kind), "rank": found.rank, "kind_without": -1}
     if config.how.intercept:
@@ -222,19 +215,21 @@ class Fit:
     scale: float
 
 
-def fit(config: Fit) -> Result:
+def fit(config: Fit, loaded: Loaded | None = None) -> Result:
     """Return β, its margin and accuracy on the rows fitted, and which held-out rows it gets right.
 
-    β is NaN where the method has no answer: a max margin of data that are not separable.
+    β is NaN where the method has no answer: a max margin of data that are not separable. For a flow
+    that ended before its time, `early` is when; else it is NaN.
     """
-    rows = part(load(config.data), config.how, config.fold)
-    beta = _solver(config)(rows)
+    rows = part(loaded or load(config.data), config.how, config.fold)
+    beta, early = _solver(config)(rows)
     right = _right(beta, rows.test_x, rows.test_y)
     values = {
         "beta": beta,
         "margin": margin(beta, rows.x, rows.y),
         "train_accuracy": _right(beta, rows.x, rows.y).mean(),
         "right": torch.where(torch.isnan(beta).any(), math.nan, right),
+        "early": torch.tensor(early, dtype=torch.float64),
     }
     return {name: value.numpy() for name, value in values.items()}
 
@@ -259,21 +254,32 @@ def methods(depths: tuple[int, ...]) -> list[str]:
     ]
 
 
-def _solver(config: Fit) -> Callable[[Part], Tensor]:
+Answer = tuple[Tensor, float]
+"""β, and the time of a flow that ended early, or NaN."""
+
+
+def _solver(config: Fit) -> Callable[[Part], Answer]:
     if config.method.startswith("EGD L="):
         depth = int(config.method.removeprefix("EGD L="))
         return lambda rows: _euclidean(rows, depth, config.until, config.scale)
     return {
-        "NGD": lambda rows: _natural(rows, config.natural_until),
+        "NGD": lambda rows: (_natural(rows, config.natural_until), math.nan),
         "NGD population": lambda rows: _population(rows, config.natural_until),
-        "ℓ2 max margin": lambda rows: _margin(rows, 2),
-        "ℓ1 max margin": lambda rows: _margin(rows, 1),
-        "limit of NGD": _limit,
-        "least squares": lambda rows: least_squares(rows.x, rows.y).solution,
+        "ℓ2 max margin": lambda rows: (_margin(rows, 2), math.nan),
+        "ℓ1 max margin": lambda rows: (_margin(rows, 1), math.nan),
+        "limit of NGD": lambda rows: (_limit(rows), math.nan),
+        "least squares": lambda rows: (least_squares(rows.x, rows.y).solution, math.nan),
     }[config.method]
 
 
-def _euclidean(rows: Part, depth: int, until: float, scale: float) -> Tensor:
+def _early(flow: Trajectory[Any]) -> float:
+    """Return when a flow ended, if that was before its time: stalled, singular or diverged."""
+    if flow.status in (Status.TIME_REACHED, Status.CONVERGED):
+        return math.nan
+    return float(flow.times[-1])
+
+
+def _euclidean(rows: Part, depth: int, until: float, scale: float) -> Answer:
     dim = rows.x.shape[1]
     model: Direct | Diagonal = Direct() if depth == 1 else Diagonal(depth)
     start = (
@@ -284,7 +290,7 @@ def _euclidean(rows: Part, depth: int, until: float, scale: float) -> Tensor:
     times = torch.tensor([until], dtype=torch.float64)
     batch = (rows.x, rows.y)
     found = integrate(euclidean, Bernoulli(), model, start, batch, until=until, times=times)
-    return model.hypothesis(found.final)
+    return model.hypothesis(found.final), _early(found)
 
 
 def _natural(rows: Part, until: float) -> Tensor:
@@ -293,7 +299,7 @@ def _natural(rows: Part, until: float) -> Tensor:
     return natural_flow_of_logistic_regression(zero, (rows.x, rows.y), times).final
 
 
-def _population(rows: Part, until: float) -> Tensor:
+def _population(rows: Part, until: float) -> Answer:
     found = integrate(
         natural,
         Bernoulli(),
@@ -307,7 +313,7 @@ def _population(rows: Part, until: float) -> Tensor:
         max_evaluations=2000,
         fisher_over=rows.inputs,
     )
-    return found.final
+    return found.final, _early(found)
 
 
 def _margin(rows: Part, p: int) -> Tensor:

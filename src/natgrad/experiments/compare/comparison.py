@@ -2,21 +2,25 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
+from natgrad._checks import dense, describe, refuse_unknown
 from natgrad.data.files import digest_of
 from natgrad.data.tables import Labelled, as_label, labelled
-from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.errors import DtypeError, InvalidInputError, ShapeError
+from natgrad.experiments.arguments import column, several
 from natgrad.experiments.compare import cells
-from natgrad.experiments.compare.experiment import Compare, compute, experiment, notes
+from natgrad.experiments.compare.experiment import OPTIONS, Compare, compute, experiment, notes
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.experiment import in_this_process
+from natgrad.lab.reading import as_path
 
 _LABEL = "label"
 
@@ -132,21 +136,24 @@ def compare(
         >>> found.kind, found.accuracy["EGD L=1"]
         ('separable', 1.0)
     """
+    refuse_unknown(options, OPTIONS, "compare")
     columns = _columns(x, names)
+    if classes is not None:
+        first, second = several(classes, "classes", ("a label", "another"))
+        classes = (first, second)
     table = labelled(columns | {_LABEL: _labels(y, columns)}, _LABEL, classes=classes)
     judged = None
     if test is not None:
-        further = _columns(test[0], _names_of(test[0], columns))
-        judged = further | {_LABEL: _labels(test[1], further)}
+        inputs_to_judge, labels = several(test, "test", ("features", "labels"))
+        further = _columns(inputs_to_judge, _names_of(inputs_to_judge, columns))
+        judged = further | {_LABEL: _labels(labels, further)}
     inputs = None
     if unlabelled is not None:
         inputs = _columns(unlabelled, _names_of(unlabelled, columns))
     loaded = cells.gather(table, judged, inputs, _LABEL)
     data = cells.Data(path="", digest=_digest(loaded), label=_LABEL)
     config = experiment(data, **options).presets["quick"]
-    cells.load.cache_clear()
-    cells.give(loaded, data)
-    return comparison(config, compute(config, in_this_process))
+    return comparison(config, compute(config, in_this_process, loaded), loaded)
 
 
 def data_of(
@@ -162,6 +169,7 @@ def data_of(
     Raises:
         InvalidInputError: If a file is missing.
     """
+    path = as_path(path)
     further = {
         "test_path": None if test is None else str(test),
         "test_digest": None if test is None else digest_of(test),
@@ -172,8 +180,8 @@ def data_of(
     return cells.Data(path=str(path), digest=digest, label=label, classes=classes, **further)
 
 
-def comparison(config: Compare, arrays: Arrays) -> Comparison:
-    """Return what the arrays of an experiment say."""
+def comparison(config: Compare, arrays: Arrays, given: cells.Loaded | None = None) -> Comparison:
+    """Return what the arrays of an experiment say; `given` are its tables, if not in files."""
     methods = tuple(arrays.coordinates["method"])
 
     def by_method(values: npt.ArrayLike) -> dict[str, float]:
@@ -197,14 +205,18 @@ def comparison(config: Compare, arrays: Arrays) -> Comparison:
         angles=arrays["angle"],
         coefficients=arrays["coefficients"],
         features=features,
-        notes=tuple(notes(config, arrays)),
+        notes=tuple(notes(config, arrays, given)),
     )
 
 
 def _names_of(table: Any, columns: dict[str, Any]) -> tuple[str, ...] | None:
     """Return names for a further table: a data frame's own where the first one has them too."""
-    named = {str(name) for name in getattr(table, "columns", ())}
+    named = {str(name) for name in table.columns} if _is_frame(table) else set()
     return None if named & set(columns) else tuple(columns)
+
+
+def _is_frame(table: Any) -> bool:
+    return not isinstance(table, type) and isinstance(getattr(table, "columns", None), Iterable)
 
 
 def _known(value: float) -> float | None:
@@ -213,28 +225,63 @@ def _known(value: float) -> float | None:
 
 def _columns(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
     """Return an array or a data frame by columns."""
-    if names is None and hasattr(x, "columns"):
-        # As in a file: columns of text are left out later, with a note.
-        return {str(name): x[name].tolist() for name in x.columns}
-    try:
-        array = np.asarray(x, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"features must be numbers: {error}.") from error
+    if names is None and _is_frame(x):
+        try:
+            # As in a file: columns of text are left out later, with a note.
+            found = {str(name): x[name].tolist() for name in x.columns}
+        except Exception as error:  # whatever it is, it is no data frame
+            raise InvalidInputError(
+                "features with columns must be a data frame whose columns have different names."
+            ) from error
+        if len(found) < len(x.columns) or _LABEL in found:
+            raise InvalidInputError(
+                f"columns of a data frame need different names, none of them {_LABEL!r}: rename "
+                "one."
+            )
+        return found
+    array = _numbers(x)
     if array.ndim != 2 or 0 in array.shape:
         raise ShapeError(
             f"features must have shape (n, d) with rows and columns, but have {array.shape}."
         )
-    names = [str(k) for k in range(array.shape[1])] if names is None else list(names)
-    if len(names) != array.shape[1] or len(set(names)) < len(names) or _LABEL in names:
+    return dict(zip(_names(names, array.shape[1]), array.T, strict=True))
+
+
+def _numbers(x: Any) -> npt.NDArray[np.float64]:
+    """Return an array, a tensor or lists as an array of floats."""
+    if isinstance(x, Tensor):
+        x = dense(x, "features").detach().cpu()
+        x = x if x.is_complex() else x.double()
+    try:
+        array = np.asarray(x)
+        if np.iscomplexobj(array):
+            raise ValueError("they are complex")
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInputError(f"features must be numbers: {reason}.") from error
+
+
+def _names(names: Sequence[str] | None, many: int) -> list[str]:
+    if names is None:
+        return [str(k) for k in range(many)]
+    found = column(names, "names")
+    texts = all(isinstance(name, str) for name in found)
+    if not texts or len(found) != many or len(set(found)) < many or _LABEL in found:
         raise InvalidInputError(
-            f"{array.shape[1]} different names of features are needed, none of them {_LABEL!r}, "
-            f"but {len(names)} came: {names[:8]}."
+            f"{many} different names of features are needed, texts, none of them {_LABEL!r}, but "
+            f"{describe(names)} came."
         )
-    return {name: array[:, k] for k, name in enumerate(names)}
+    return found
 
 
 def _labels(y: Any, columns: dict[str, Any]) -> list[str]:
-    marks = [as_label(value) for value in np.asarray(y).ravel().tolist()]
+    if isinstance(y, Tensor):
+        y = dense(y, "labels").detach().cpu().tolist()
+    try:
+        marks = [as_label(value) for value in np.asarray(y, dtype=object).ravel().tolist()]
+    except (TypeError, ValueError) as error:
+        raise DtypeError(f"labels must be a sequence of values, but are {describe(y)}.") from error
     rows = len(next(iter(columns.values())))
     if len(marks) != rows:
         raise ShapeError(f"there are {rows} rows of features, but {len(marks)} labels.")

@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad._checks import flag, integer, number, refuse_unknown
 from natgrad.errors import InvalidInputError
+from natgrad.experiments.arguments import DEEPEST, integers
 from natgrad.experiments.compare import cells
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cells import Cell, Result
@@ -19,6 +21,7 @@ from natgrad.lab.experiment import PRESETS, Experiment, Sweep
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_LARGEST_SCALE = 1e6  # products of larger factors overflow before they are fitted
 _Z = 1.959963984540054  # of a 95 % interval
 
 
@@ -45,22 +48,23 @@ class Choices:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fitted."""
-        whole = (*self.depths, self.folds, self.seed)
-        if not all(isinstance(number, int) for number in whole) or self.seed < 0:
-            raise InvalidInputError(
-                f"depths, folds and seed must be whole numbers, the seed not negative, but are "
-                f"{self.depths}, {self.folds} and {self.seed}."
-            )
-        if not self.depths or min(self.depths) < 1 or len(set(self.depths)) < len(self.depths):
-            raise InvalidInputError(
-                f"depths must be different whole numbers from 1 on, but are {self.depths}."
-            )
-        for name in ("until", "natural_until", "scale"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise InvalidInputError(f"{name} must be positive and finite, but is {value}.")
-        if self.folds < 2:
-            raise InvalidInputError(f"folds must be 2 or more, but is {self.folds}.")
+        checked = {
+            "depths": integers(self.depths, "depths", low=1, high=DEEPEST),
+            **{
+                name: number(getattr(self, name), name, low=0, low_open=True)
+                for name in ("until", "natural_until")
+            },
+            "scale": number(self.scale, "scale", low=0, low_open=True, high=_LARGEST_SCALE),
+            "standardise": flag(self.standardise, "standardise"),
+            "intercept": flag(self.intercept, "intercept"),
+            "folds": integer(self.folds, "folds", low=2),
+            "seed": integer(self.seed, "seed", low=0),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+
+OPTIONS = tuple(field.name for field in fields(Choices))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +92,8 @@ def experiment(data: cells.Data, **options: Any) -> Experiment[Compare]:
         InvalidInputError: If there is no such option.
     """
     stem = Path(data.path).stem if data.path else "table"
-    try:
-        config = Compare(data=data, **options)
-    except TypeError as error:
-        raise InvalidInputError(f"compare takes no such option: {error}.") from error
+    refuse_unknown(options, OPTIONS, "compare")
+    config = Compare(data=data, **options)
     return Experiment(
         name=f"compare/{stem}",
         title=f"Separators of {stem}: EGD at each depth, NGD, and where they tend",
@@ -101,13 +103,19 @@ def experiment(data: cells.Data, **options: Any) -> Experiment[Compare]:
         compute=compute,
         claims=claims,
         draw=draw,
-        departures=lambda config, arrays: notes(config, arrays),
+        departures=notes,
     )
 
 
-def compute(config: Compare, sweep: Sweep) -> Arrays:
-    """Return accuracies, margins, angles and coefficients of all methods."""
-    loaded = cells.load(config.data)  # bad tables are refused here, not by a worker
+def compute(config: Compare, sweep: Sweep, given: cells.Loaded | None = None) -> Arrays:
+    """Return accuracies, margins, angles and coefficients of all methods.
+
+    Args:
+        config: How to compare.
+        sweep: Where cells run.
+        given: The tables, if they lie in memory; else they are read from the files of the config.
+    """
+    loaded = given or cells.load(config.data)  # bad tables are refused here, not by a worker
     splits = _splits(config, loaded)
     names = cells.methods(config.depths)
     asked = {
@@ -122,22 +130,32 @@ def compute(config: Compare, sweep: Sweep) -> Arrays:
                 natural_until=config.natural_until,
                 scale=config.scale,
             ),
-            f"{name}, {'all rows' if fold is None else f'fold {fold + 1}'}",
+            f"{name}, {_part(fold)}",
+            given,
         )
         for fold in (None, *splits)
         for name in names
     }
-    question = Cell(cells.kind, cells.Kind(data=config.data, how=config.how), "kind of data")
+    which = cells.Kind(data=config.data, how=config.how)
+    question = Cell(cells.kind, which, "kind of data", given)
     answer, *fits = sweep([question, *asked.values()], "fits")
     found = dict(zip(asked, fits, strict=True))
     features = [*(["intercept"] if config.intercept else []), *loaded.train.names]
-    arrays = Arrays(method=names, other=names, feature=features, fold=list(range(len(splits))))
+    parts = [_part(fold) for fold in (None, *splits)]
+    folds = list(range(len(splits)))
+    arrays = Arrays(method=names, other=names, feature=features, fold=folds, part=parts)
     _judge(arrays, found, names, splits)
     _describe(arrays, found, names, config.intercept)
     for name, value in answer.items():
         arrays.add(name, value)
     arrays.add("rows", len(loaded.train.y))
+    early = [[found[fold, name]["early"] for fold in (None, *splits)] for name in names]
+    arrays.add("ended_early", early, "method", "part")
     return arrays
+
+
+def _part(fold: int | None) -> str:
+    return "all rows" if fold is None else f"fold {fold + 1}"
 
 
 def _splits(config: Compare, loaded: cells.Loaded) -> list[int]:
@@ -190,13 +208,23 @@ def _describe(
     """Add what the fits to all rows look like."""
     fits = [found[None, name] for name in names]
     beta = np.stack([fit["beta"] for fit in fits])
-    unit = beta / np.linalg.norm(beta, axis=1, keepdims=True)
+    unit = np.stack([_unit(row) for row in beta])
     cosine = np.clip(unit @ unit.T, -1, 1)
     arrays.add("angle", np.degrees(np.arccos(cosine)), "method", "other")
     arrays.add("coefficients", unit, "method", "feature")
     for quantity in ("margin", "train_accuracy"):
         arrays.add(quantity, np.stack([fit[quantity] for fit in fits]), "method")
     arrays.add("features_used", [used(row[int(intercept) :]) for row in unit], "method")
+
+
+def _unit(beta: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return β/‖β‖ at any scale; NaN where β is zero, or NaN itself, and has no direction."""
+    top = np.abs(beta).max()
+    if not 0 < top < math.inf:
+        return np.full_like(beta, math.nan)
+    scaled = beta / top  # whose squares neither vanish nor overflow
+    found: npt.NDArray[np.float64] = scaled / np.linalg.norm(scaled)
+    return found
 
 
 def used(beta: npt.NDArray[np.float64]) -> float:
@@ -225,9 +253,9 @@ def draw(config: Compare, arrays: Arrays) -> "Figure":
     return picture(arrays)
 
 
-def notes(config: Compare, arrays: Arrays) -> Sequence[str]:
+def notes(config: Compare, arrays: Arrays, given: cells.Loaded | None = None) -> Sequence[str]:
     """Return sentences: of which kind the data are, what was left out, what numbers mean."""
-    loaded = cells.load(config.data)
+    loaded = given or cells.load(config.data)
     first, second = loaded.train.classes
     split = f"{config.folds}-fold cross-validation" if "fold_accuracy" in arrays else "test table"
     return [
@@ -235,6 +263,7 @@ def notes(config: Compare, arrays: Arrays) -> Sequence[str]:
         f"{len(loaded.train.y)} rows, {len(loaded.train.names)} features; {second!r} against "
         f"{first!r}.",
         *loaded.notes,
+        *early_sentences(config, arrays),
         f"Accuracy is that of a {split} over {int(arrays['judged_rows'])} rows; intervals are "
         "Wilson's, 95 %"
         + (", and take folds as independent." if "fold_accuracy" in arrays else "."),
@@ -247,6 +276,21 @@ def notes(config: Compare, arrays: Arrays) -> Sequence[str]:
         f"{', the intercept counted as a feature' if config.intercept else ''}; the limit of NGD "
         "is a vertex of a linear program, or the optimum of the loss where that is finite.",
     ]
+
+
+def early_sentences(config: Compare, arrays: Arrays) -> list[str]:
+    """Return a sentence for each method whose flow ended before its time, in some fit."""
+    sentences = []
+    for name, ends in zip(arrays.coordinates["method"], arrays["ended_early"], strict=True):
+        until = config.until if name.startswith("EGD") else config.natural_until
+        parts = zip(arrays.coordinates["part"], ends.tolist(), strict=True)
+        where = [f"t = {end:.3g} ({part})" for part, end in parts if not math.isnan(end)]
+        if where:
+            sentences.append(
+                f"The flow of {name} ended early, at {', '.join(where)} instead of t = {until:g}; "
+                "its numbers are those of the last state reached."
+            )
+    return sentences
 
 
 def kind_sentence(arrays: Arrays, intercept: bool) -> str:

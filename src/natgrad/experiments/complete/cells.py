@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from natgrad._checks import integer, number
 from natgrad.data.files import digest_of
 from natgrad.data.triples import Triples, index_table, read_table, within
 from natgrad.errors import InvalidInputError
@@ -49,12 +50,9 @@ class Data:
 
     def __post_init__(self) -> None:
         """Refuse what cannot divide a table."""
-        if not 0 < self.held_out < 0.5:
-            raise InvalidInputError(f"held_out must be between 0 and 0.5, but is {self.held_out}.")
-        if type(self.seed) is not int or self.seed < 0:
-            raise InvalidInputError(
-                f"seed must be a whole number, not negative, but is {self.seed!r}."
-            )
+        share = number(self.held_out, "held_out", low=0, low_open=True, high=0.5, high_open=True)
+        object.__setattr__(self, "held_out", share)
+        object.__setattr__(self, "seed", integer(self.seed, "seed", low=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,15 +89,6 @@ class Loaded:
         )
 
 
-_GIVEN: dict[str, Loaded] = {}
-
-
-def give(loaded: Loaded, data: Data) -> None:
-    """Let `load` return a table that lies in memory, in this process."""
-    _GIVEN.clear()  # one at a time: tables are large
-    _GIVEN[data.digest] = loaded
-
-
 @lru_cache(maxsize=1)
 def load(data: Data) -> Loaded:
     """Read and divide a table.
@@ -107,8 +96,6 @@ def load(data: Data) -> Loaded:
     Raises:
         InvalidInputError: If it cannot be completed; the message says why.
     """
-    if not data.path:
-        return _GIVEN[data.digest]
     if digest_of(data.path) != data.digest:
         raise InvalidInputError(f"{data.path} has changed since the run began; start again.")
     triples = index_table(read_table(data.path, data.names))
@@ -150,6 +137,11 @@ def divide(
                 f"{outside} test entries lie in rows or columns that the data never mention; no "
                 "method can predict them, and they were left out."
             )
+    if len(order) - many < 2:
+        raise InvalidInputError(
+            f"held_out = {held_out:g} leaves {max(len(order) - many, 0)} of {len(entries)} entries "
+            "to fit. Hold out a smaller share."
+        )
     if len(entries) < sum(triples.shape):
         notes.append(
             f"there are fewer entries ({len(entries)}) than rows and columns together "
@@ -220,9 +212,12 @@ class ProductConfig:
     max_evaluations: int = 3000
 
 
-def product(config: ProductConfig) -> Arrays:
-    """Fit it: to the best state on validation entries, or up to the time found so."""
-    loaded = load(config.data)
+def product(config: ProductConfig, loaded: Loaded | None = None) -> Arrays:
+    """Fit it: to the best state on validation entries, or up to the time found so.
+
+    A table in memory is an argument; a table in a file is read where the cell runs.
+    """
+    loaded = loaded or load(config.data)
     entries = loaded.part(config.part)
     centre = Centre.of(entries, config.centring)
     tuning = config.part == "tune"
@@ -291,9 +286,9 @@ class NuclearConfig:
     tries: int = 10
 
 
-def nuclear(config: NuclearConfig) -> Arrays:
+def nuclear(config: NuclearConfig, loaded: Loaded | None = None) -> Arrays:
     """Fit it; while tuning, down the path of penalties until validation entries get worse."""
-    loaded = load(config.data)
+    loaded = loaded or load(config.data)
     entries = loaded.part(config.part)
     centre = Centre.of(entries, config.centring)
     width = min(config.width, *entries.shape)
@@ -325,8 +320,8 @@ class MeansConfig:
     centring: Centring
 
 
-def means(config: MeansConfig) -> Arrays:
+def means(config: MeansConfig, loaded: Loaded | None = None) -> Arrays:
     """Predict by the overall mean, or by row and column means."""
-    loaded = load(config.data)
+    loaded = loaded or load(config.data)
     centre = Centre.of(loaded.part(config.part), config.centring)
     return {"error": np.asarray(rmse(centre.at, loaded.test))}

@@ -10,12 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.triples import index_table, make_table, within
+from natgrad._checks import describe, refuse_unknown
+from natgrad.data.triples import Table, index_table, make_table, within
 from natgrad.errors import InvalidInputError
+from natgrad.experiments.arguments import column, several
 from natgrad.experiments.complete import cells
-from natgrad.experiments.complete.experiment import METHODS, Complete, completed_matrix, compute
+from natgrad.experiments.complete.experiment import (
+    METHODS,
+    OPTIONS,
+    Complete,
+    completed_matrix,
+    compute,
+    presets,
+)
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.experiment import Sweep, in_this_process
+from natgrad.lab.reading import as_path
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +65,7 @@ class Completed:
         """
         for label, known, side in ((row, self.rows, "row"), (column, self.columns, "column")):
             if str(label) not in known:
-                raise InvalidInputError(f"there is no {side} {label!r} in the data.")
+                raise InvalidInputError(f"there is no {side} {describe(label)} in the data.")
         return float(self.matrix[self.rows.index(str(row)), self.columns.index(str(column))])
 
     def save(self, path: str | Path) -> None:
@@ -116,7 +126,7 @@ def check_target(path: str | Path) -> Path:
     Raises:
         InvalidInputError: If it ends otherwise, or there is no such folder.
     """
-    path = Path(path)
+    path = as_path(path)
     if path.suffix not in (".csv", ".parquet", ".safetensors"):
         raise InvalidInputError(
             "a completed matrix is written as .csv, .parquet or .safetensors, not as "
@@ -182,27 +192,42 @@ def complete(
         >>> abs(found.predict("row 9", 3) - float(a[9] * b[3])) < 0.2
         True
     """
-    triples = index_table(make_table(rows, columns, values))
-    judged = None if test is None else within(make_table(*test), triples)
+    refuse_unknown(options, OPTIONS, "complete")
+    triples = index_table(_table(rows, columns, values))
+    judged = None
+    if test is not None:
+        rows, columns, values = several(test, "test", ("rows", "columns", "values"))
+        judged = within(_table(rows, columns, values, "test "), triples)
     data = cells.Data(path="", digest="", held_out=held_out, seed=seed)
     loaded = cells.divide(triples, judged, data.held_out, data.seed)
     data = replace(data, digest=_digest(loaded))
-    try:
-        config = Complete(data=data, **options)
-    except TypeError as error:
-        raise InvalidInputError(f"complete takes no such option: {error}.") from error
-    cells.load.cache_clear()  # labels and notes are not part of the digest
-    cells.give(loaded, data)
-    arrays = compute(config, in_this_process)
-    return completed(config, arrays, in_this_process)
+    config = presets(data, **options)["quick"]
+    arrays = compute(config, in_this_process, loaded)
+    return completed(config, arrays, in_this_process, loaded)
 
 
-def completed(config: Complete, arrays: Arrays, sweep: Sweep) -> Completed:
-    """Return the completed matrix of an experiment's arrays, fitted to all entries."""
-    loaded = cells.load(config.data)
+def _table(rows: Any, columns: Any, values: Any, of: str = "") -> Table:
+    """Return three sequences as a table."""
+    return make_table(
+        column(rows, f"{of}rows"), column(columns, f"{of}columns"), column(values, f"{of}values")
+    )
+
+
+def completed(
+    config: Complete, arrays: Arrays, sweep: Sweep, given: cells.Loaded | None = None
+) -> Completed:
+    """Return the completed matrix of an experiment's arrays, fitted to all entries.
+
+    Args:
+        config: How it was completed.
+        arrays: What came out.
+        sweep: Where the last fit runs.
+        given: The table, if it lies in memory; else it is read from the file of the config.
+    """
+    loaded = given or cells.load(config.data)
     errors = arrays["test_error"].tolist()
     return Completed(
-        completed_matrix(config, arrays, sweep),
+        completed_matrix(config, arrays, sweep, given),
         loaded.triples.rows,
         loaded.triples.columns,
         dict(zip(METHODS, errors, strict=True)),
@@ -216,8 +241,8 @@ def completed(config: Complete, arrays: Arrays, sweep: Sweep) -> Completed:
 
 
 def _digest(loaded: cells.Loaded) -> str:
-    hasher = hashlib.sha256()
+    hasher = hashlib.sha256(f"{loaded.triples.shape} {loaded.own_test}".encode())
     for entries in (loaded.train, loaded.validation, loaded.test):
-        hasher.update(entries.positions.numpy().tobytes())
+        hasher.update(f"{len(entries)} ".encode() + entries.positions.numpy().tobytes())
         hasher.update(entries.values.numpy().tobytes())
     return hasher.hexdigest()

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
 
+from natgrad._checks import choice, integer, number, numbers, refuse_unknown
 from natgrad.diagnostics import effective_rank
 from natgrad.errors import InvalidInputError
+from natgrad.experiments.arguments import DEEPEST, integers
 from natgrad.experiments.complete import cells
 from natgrad.experiments.complete.fitting import Centring
 from natgrad.lab.arrays import Arrays
@@ -29,6 +31,8 @@ METHODS = (
     "overall mean",
 )
 _PLAIN_SCALE = 1e-3
+_LARGEST_SCALE = 1e3  # products of larger factors overflow in single precision
+_FEWEST = 10  # gradients; with fewer, no flow has taken a step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +56,34 @@ class Complete:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fitted."""
-        if self.centring not in get_args(Centring):
-            raise InvalidInputError(
-                f"centring is one of {', '.join(get_args(Centring))}, not {self.centring!r}."
-            )
-        if not self.depths or min(self.depths) < 2:
-            raise InvalidInputError(
-                f"depths must be at least 2 (depth 1 leaves every unobserved entry alone), but "
-                f"are {self.depths}."
-            )
-        if not self.scales or not self.ranks or min(*self.scales, self.hidden, *self.ranks) <= 0:
-            raise InvalidInputError("scales, ranks and hidden must be given and positive.")
+        checked = {
+            "centring": choice(self.centring, "centring", get_args(Centring)),
+            # Depth 1 leaves every unobserved entry alone.
+            "depths": integers(self.depths, "depths", low=2, high=DEEPEST),
+            "scales": scales(self.scales),
+            "hidden": integer(self.hidden, "hidden", low=1),
+            "ranks": integers(self.ranks, "ranks", low=1),
+            "max_evaluations": integer(self.max_evaluations, "max_evaluations", low=_FEWEST),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+
+OPTIONS = tuple(field.name for field in fields(Complete) if field.name != "data")
+
+
+def scales(values: Any) -> tuple[float, ...]:
+    """Return initial scales as numbers.
+
+    Raises:
+        InvalidInputError: If there are none, or one is not positive or too large.
+    """
+    if not numbers(values, "scales"):
+        raise InvalidInputError("scales must be given, but there are none.")
+    return tuple(
+        number(value, "each of scales", low=0, low_open=True, high=_LARGEST_SCALE)
+        for value in values
+    )
 
 
 def presets(data: cells.Data, **options: Any) -> Mapping[Preset, Complete]:
@@ -72,6 +93,7 @@ def presets(data: cells.Data, **options: Any) -> Mapping[Preset, Complete]:
         "quick": {},
         "paper": {"depths": (2, 3, 4), "scales": (1.0, 1e-1, 1e-2, 1e-3, 1e-6)},
     }
+    refuse_unknown(options, OPTIONS, "complete")
     return {name: Complete(data=data, **(size | options)) for name, size in sizes.items()}
 
 
@@ -91,14 +113,20 @@ def experiment(data: cells.Data, **options: Any) -> Experiment[Complete]:
     )
 
 
-def compute(config: Complete, sweep: Sweep) -> Arrays:
-    """Choose on validation entries, refit on all but the test entries, judge on those."""
-    cells.load(config.data)  # bad tables are refused here, not by a worker
+def compute(config: Complete, sweep: Sweep, given: cells.Loaded | None = None) -> Arrays:
+    """Choose on validation entries, refit on all but the test entries, judge on those.
+
+    Args:
+        config: How to complete.
+        sweep: Where cells run.
+        given: The table, if it lies in memory; else it is read from the file of the config.
+    """
+    asking = _Asking(config, given)
     deep = [(depth, scale) for depth in config.depths for scale in config.scales]
     asked = [
-        *(_product(config, "tune", depth, scale, config.hidden) for depth, scale in deep),
-        *(_product(config, "tune", 2, _PLAIN_SCALE, rank) for rank in config.ranks),
-        _nuclear(config, "tune", None),
+        *(asking.product("tune", depth, scale, config.hidden) for depth, scale in deep),
+        *(asking.product("tune", 2, _PLAIN_SCALE, rank) for rank in config.ranks),
+        asking.nuclear("tune", None),
     ]
     tuned = sweep(asked, "tuning")
     of_deep, of_plain = tuned[: len(deep)], tuned[len(deep) : -1]
@@ -106,11 +134,11 @@ def compute(config: Complete, sweep: Sweep) -> Arrays:
     rank = _best(of_plain)
     depth, scale = deep[best]
     final = [
-        _product(config, "test", depth, scale, config.hidden, _work(of_deep[best])),
-        _nuclear(config, "test", float(tuned[-1]["penalty"])),
-        _product(config, "test", 2, _PLAIN_SCALE, config.ranks[rank], _work(of_plain[rank])),
-        _means(config, "means"),
-        _means(config, "mean"),
+        asking.product("test", depth, scale, config.hidden, _work(of_deep[best])),
+        asking.nuclear("test", float(tuned[-1]["penalty"])),
+        asking.product("test", 2, _PLAIN_SCALE, config.ranks[rank], _work(of_plain[rank])),
+        asking.means("means"),
+        asking.means("mean"),
     ]
     judged = sweep(final, "testing")
     values = np.asarray(judged[0]["values"])
@@ -148,48 +176,52 @@ def _work(result: Result) -> float:
     return float(result["work"])
 
 
-def _product(
-    config: Complete,
-    part: cells.Part,
-    depth: int,
-    scale: float,
-    hidden: int,
-    work: float = math.inf,
-) -> Cell:
-    until = work if math.isinf(work) else work / len(cells.load(config.data).part(part))
-    given = cells.ProductConfig(
-        data=config.data,
-        part=part,
-        centring=config.centring,
-        depth=depth,
-        scale=scale,
-        hidden=hidden,
-        until=until,
-        max_evaluations=config.max_evaluations,
-    )
-    return Cell(cells.product, given, f"{part}: L={depth}, α={scale:g}, width {hidden}")
+class _Asking:
+    """The cells of one table: read here once, so that a worker is not the first to refuse it."""
+
+    def __init__(self, config: Complete, given: cells.Loaded | None) -> None:
+        self._config, self._given = config, given
+        self._loaded = given or cells.load(config.data)
+
+    def product(
+        self, part: cells.Part, depth: int, scale: float, hidden: int, work: float = math.inf
+    ) -> Cell:
+        until = work if math.isinf(work) else work / len(self._loaded.part(part))
+        config = cells.ProductConfig(
+            data=self._config.data,
+            part=part,
+            centring=self._config.centring,
+            depth=depth,
+            scale=scale,
+            hidden=hidden,
+            until=until,
+            max_evaluations=self._config.max_evaluations,
+        )
+        label = f"{part}: L={depth}, α={scale:g}, width {hidden}"
+        return Cell(cells.product, config, label, self._given)
+
+    def nuclear(self, part: cells.Part, penalty: float | None) -> Cell:
+        config = cells.NuclearConfig(
+            data=self._config.data,
+            part=part,
+            centring=self._config.centring,
+            width=self._config.hidden,
+            penalty=penalty,
+        )
+        return Cell(cells.nuclear, config, f"{part}: nuclear norm", self._given)
+
+    def means(self, centring: Centring) -> Cell:
+        config = cells.MeansConfig(data=self._config.data, part="test", centring=centring)
+        return Cell(cells.means, config, f"test: {centring}", self._given)
 
 
-def _nuclear(config: Complete, part: cells.Part, penalty: float | None) -> Cell:
-    given = cells.NuclearConfig(
-        data=config.data,
-        part=part,
-        centring=config.centring,
-        width=config.hidden,
-        penalty=penalty,
-    )
-    return Cell(cells.nuclear, given, f"{part}: nuclear norm")
-
-
-def _means(config: Complete, centring: Centring) -> Cell:
-    given = cells.MeansConfig(data=config.data, part="test", centring=centring)
-    return Cell(cells.means, given, f"test: {centring}")
-
-
-def completed_matrix(config: Complete, arrays: Arrays, sweep: Sweep) -> np.ndarray:
+def completed_matrix(
+    config: Complete, arrays: Arrays, sweep: Sweep, given: cells.Loaded | None = None
+) -> np.ndarray:
     """Return the matrix completed by the chosen product, fitted to all entries."""
+    asking = _Asking(config, given)
     depth, scale = int(arrays["chosen_depth"]), float(arrays["chosen_scale"])
-    cell = _product(config, "all", depth, scale, config.hidden, float(arrays["work"]))
+    cell = asking.product("all", depth, scale, config.hidden, float(arrays["work"]))
     (result,) = sweep([cell], "completing")
     return np.asarray(result["matrix"])
 

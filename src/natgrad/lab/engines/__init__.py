@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from natgrad._checks import describe, instance, integer
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.lab.engines.base import Engine, Job, Outcome
 from natgrad.lab.engines.local import Local
@@ -32,17 +33,21 @@ def start_engine(
         ...     engine.workers
         1
     """
+    if not isinstance(name, str) or name not in ENGINES:
+        raise InvalidInputError(
+            f"there is no engine {describe(name)}; there are {', '.join(ENGINES)}."
+        )
+    workers = None if workers is None else integer(workers, "workers", low=1)
+    scheduler = None if scheduler is None else instance(scheduler, "scheduler", str)
     if scheduler is not None and name != "dask":
         raise InvalidInputError(f"a scheduler goes with the engine dask, not with {name}.")
     if name == "dask":
         return _dask()(scheduler, workers)
     if name == "local":
         return Local(workers)
-    if name == "serial":
-        if workers not in (None, 1):
-            raise InvalidInputError(f"the engine serial has one worker, not {workers}.")
-        return Serial()
-    raise InvalidInputError(f"there is no engine {name!r}; there are {', '.join(ENGINES)}.")
+    if workers not in (None, 1):
+        raise InvalidInputError(f"the engine serial has one worker, not {workers}.")
+    return Serial()
 
 
 def _dask() -> Callable[[str | None, int | None], Engine]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -163,7 +163,7 @@ def _same_code(job: Job) -> None:
 
 
 @lru_cache(maxsize=256)  # a process keeps the code that it imported first
-def _sources(function: Callable[[Any], Result]) -> str:
+def _sources(function: Callable[..., Result]) -> str:
     return fingerprint(function)
 
 

@@ -56,7 +56,9 @@ class Dask(Engine):
                 n_workers=1,
                 threads_per_worker=workers or cores(),
                 processes=False,  # cells have processes of their own
-                dashboard_address="127.0.0.1:0",  # None would take port 8787, free or not
+                # Both serve HTTP without asking who is there: on loopback, at any free port.
+                dashboard_address="127.0.0.1:0",
+                worker_dashboard_address="127.0.0.1:0",
                 memory_limit=0,
                 silence_logs=logging.CRITICAL,  # an interrupted cell is no news
             )

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import re
 from collections import Counter
 from importlib.resources import files
@@ -12,6 +11,7 @@ from typing import Any
 from natgrad.errors import InvalidInputError
 from natgrad.lab import formats
 from natgrad.lab.atomic import write_text
+from natgrad.lab.reading import as_path, read_json
 from natgrad.lab.report.entries import Entry, is_run, read_entry
 
 _IDENTITY = {"id": str, "statement": str, "source": str, "holds": bool}
@@ -33,6 +33,7 @@ def write_report(out: Path) -> Path:
         ...     write_report(Path(out)).name
         'report.html'
     """
+    out = as_path(out)
     if not out.is_dir():
         raise InvalidInputError(
             f"there is no folder {out}; `natgrad reproduce --out {out}` makes one."
@@ -99,9 +100,9 @@ def _verify(path: Path) -> tuple[list[dict[str, Any]], str]:
     if not path.exists():
         return [], ""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        return [], f"{path} cannot be read: {error}."
+        found = read_json(path)
+    except InvalidInputError as error:
+        return [], str(error)
     if not isinstance(found, list) or not all(_is_outcome(item) for item in found):
         return [], f"{path} is no list of outcomes of natgrad verify."
     return found, ""

@@ -1,0 +1,83 @@
+"""Files of text that somebody else may have written: read with care, refused in a sentence."""
+
+import json
+import math
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from natgrad._checks import describe
+from natgrad.errors import DtypeError, InvalidInputError
+
+_DEEPEST = 32  # far above what natgrad writes, far below what Python's stack holds
+_TOO_DEEP = f"it is nested more than {_DEEPEST} deep"
+
+
+def as_path(value: Any) -> Path:
+    """Return a path.
+
+    Raises:
+        DtypeError: If it is neither a text nor a path.
+    """
+    if not isinstance(value, str | Path):
+        raise DtypeError(f"a path must be a text or a Path, but is {describe(value)}.")
+    return Path(value)
+
+
+def read_json(path: Path) -> Any:
+    """Return what a file of strict JSON holds.
+
+    Raises:
+        InvalidInputError: If it is missing or broken, nested too deeply, or holds a number or text
+            that JSON cannot.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "a.json"
+        ...     _ = path.write_text('{"a": [1, null]}')
+        ...     read_json(path)
+        {'a': [1, None]}
+    """
+    return _read(path, json.loads, "is broken", strict=True)
+
+
+def read_toml(path: Path) -> Any:
+    """Return what a file of TOML holds.
+
+    Raises:
+        InvalidInputError: If it is missing or broken, or nested too deeply.
+    """
+    return _read(path, tomllib.loads, "cannot be read as a config", strict=False)
+
+
+def _read(path: Path, parse: Callable[[str], Any], problem: str, *, strict: bool) -> Any:
+    path = as_path(path)
+    try:
+        value = parse(path.read_text(encoding="utf-8"))
+        _check(value, _DEEPEST, strict=strict)
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from error
+    except RecursionError as error:
+        raise InvalidInputError(f"{path} {problem}: {_TOO_DEEP}.") from error
+    except (ValueError, OverflowError) as error:  # no UTF-8, no such text, no such number
+        raise InvalidInputError(f"{path} {problem}: {error}.") from error
+    return value
+
+
+def _check(value: Any, room: int, *, strict: bool) -> None:
+    """Raise a ValueError at what would fail only later, far from the file."""
+    if room == 0:
+        raise ValueError(_TOO_DEEP)
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _check(name, room - 1, strict=strict)
+            _check(item, room - 1, strict=strict)
+    elif isinstance(value, list):
+        for item in value:
+            _check(item, room - 1, strict=strict)
+    elif isinstance(value, str):
+        value.encode()  # JSON can name half of a character
+    elif strict and isinstance(value, int | float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no number of strict JSON")

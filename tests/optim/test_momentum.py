@@ -142,7 +142,7 @@ def test_no_step_is_longer_than_the_last_ten_on_average():
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.0, math.nan, None])
 def test_momentum_that_makes_no_sense_is_refused(wrong):
-    with pytest.raises(InvalidInputError, match="at least 0 and less than 1"):
+    with pytest.raises(InvalidInputError, match="at least 0 and below 1"):
         NGD(Linear(2, 1).to(F64), Gaussian(), momentum=wrong)
 
 

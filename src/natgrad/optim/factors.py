@@ -1,16 +1,19 @@
 """Running second moments: the Kronecker factors of the Fisher."""
 
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from torch import Tensor
 
+from natgrad._checks import flag, integer, number
 from natgrad.errors import InvalidInputError
+from natgrad.optim.arguments import keep, literal, options
 from natgrad.optim.layers import Sharing, wide
 from natgrad.optim.moments import Gram
 from natgrad.optim.sources import Source
 
 
+@options
 @dataclass(frozen=True, kw_only=True)
 class Factors:
     """How the Kronecker factors are estimated.
@@ -44,23 +47,17 @@ class Factors:
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""
-        if self.source not in get_args(Source):
-            raise InvalidInputError(
-                f"source must be one of {', '.join(get_args(Source))}, but is {self.source!r}."
-            )
-        if self.sharing not in get_args(Sharing):
-            raise InvalidInputError(
-                f"sharing must be 'expand' or 'reduce', but is {self.sharing!r}."
-            )
-        if type(self.samples) is not int or self.samples < 1:
-            raise InvalidInputError(f"samples must be a positive integer, but is {self.samples!r}.")
-        if not self.keep and self.memory != 0:
+        literal(self.source, "source", Source)
+        literal(self.sharing, "sharing", Sharing)
+        flag(self.exact_output, "exact_output")
+        flag(self.keep, "keep")
+        memory = number(self.memory, "memory", low=0, infinite=True)
+        if not self.keep and memory != 0:
             raise InvalidInputError(
                 "keep=False forgets the factors at each step, so memory must be 0, but is "
-                f"{self.memory!r}."
+                f"{memory!r}."
             )
-        if not self.memory >= 0:
-            raise InvalidInputError(f"memory must be at least 0 data, but is {self.memory!r}.")
+        keep(self, samples=integer(self.samples, "samples", low=1), memory=memory)
 
 
 class Factor:

@@ -1,5 +1,6 @@
 """The optimizer: an adaptor between a training loop and the natural gradient."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -9,12 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from natgrad._checks import function, integer, number, refuse_unknown
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim.adaptation import Adaptation
+from natgrad.optim.arguments import check_generator, named, trainable
 from natgrad.optim.averaging import WeightAverage
 from natgrad.optim.batch import Batch
-from natgrad.optim.build import Method, as_damping, check
+from natgrad.optim.build import Method, as_damping, as_factors, as_step_length, check_options
 from natgrad.optim.core import Core
 from natgrad.optim.damping import Adaptive, Damping
 from natgrad.optim.factors import Factors
@@ -23,7 +26,7 @@ from natgrad.optim.inverses import Solver
 from natgrad.optim.momentum import Momentum
 from natgrad.optim.ruler import Ruler
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.steplength import EqualShare, Quadratic, StepLength
+from natgrad.optim.steplength import EqualShare, StepLength
 from natgrad.optim.trial import Closure, Trial, mean_loss
 
 
@@ -95,10 +98,11 @@ class NGD(torch.optim.Optimizer):
     # Tells a GradScaler to leave the gradients scaled: the optimizer knows the loss's scale.
     _step_supports_amp_scaling = True
 
+    @named
     def __init__(
         self,
         model: Module,
-        likelihood: Likelihood,
+        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         lr: float = 1.0,
         weight_decay: float = 0.0,
@@ -115,17 +119,20 @@ class NGD(torch.optim.Optimizer):
         strict: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        params = check(model, likelihood, lr, weight_decay, refresh, method, solver, reduction)
-        if not (isinstance(momentum, (int, float)) and 0 <= momentum < 1):
-            raise InvalidInputError(
-                f"momentum must be at least 0 and less than 1, but is {momentum!r}."
-            )
-        defaults = {"lr": float(lr), "weight_decay": float(weight_decay)}
+        params = trainable(model, likelihood)
+        defaults = {
+            "lr": number(lr, "lr", low=0, low_open=True),
+            "weight_decay": number(weight_decay, "weight_decay", low=0),
+        }
+        momentum = number(momentum, "momentum", low=0, high=1, high_open=True)
+        if weight_average is not None:
+            weight_average = number(weight_average, "weight_average", low=0, low_open=True)
+        self.step_length, self.damping = as_step_length(step_length), as_damping(damping)
+        self.factors, split = as_factors(factors), self.damping.split
+        refresh = check_options(refresh, method, solver, split, reduction, strict)
+        check_generator(generator, params[0])
         super().__init__(divide(model, params, groups), defaults)
         self.model, self.likelihood = model, likelihood
-        self.step_length = Quadratic() if step_length is None else step_length
-        self.damping = as_damping(damping)
-        self.factors = Factors() if factors is None else factors
         self.refresh_every, self.method = refresh, method
         self.statistics = StepStatistics()
         self.scaler: torch.amp.GradScaler | None = None
@@ -136,7 +143,7 @@ class NGD(torch.optim.Optimizer):
             refresh=refresh,
             method=method,
             solver=solver,
-            split=self.damping.split,
+            split=split,
             reduction=reduction,
             strict=strict,
             generator=generator,
@@ -153,10 +160,11 @@ class NGD(torch.optim.Optimizer):
         self._adaptation = Adaptation(self.damping)
 
     @classmethod
+    @named
     def published(
         cls,
         model: Module,
-        likelihood: Likelihood,
+        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         lr: float = 1.0,
         damping: float = 0.1,
@@ -186,7 +194,12 @@ class NGD(torch.optim.Optimizer):
             >>> optimizer.damping.split, optimizer.factors.memory, optimizer.refresh_every
             ('equal', 0.0, 1)
         """
-        double = next(model.parameters()).dtype == torch.float64
+        double = trainable(model, likelihood)[0].dtype == torch.float64
+        known = inspect.signature(cls).parameters.keys() | {"floor", "samples"}
+        refuse_unknown(options, sorted(known), "NGD.published")
+        samples = integer(samples, "samples", low=1)
+        if options.get("factors") is not None and samples != 1:
+            raise InvalidInputError("samples and factors were both given: name Factors(samples=…).")
         floor = (1e-10 if double else 1e-8) if floor is None else floor
         rule = Adaptive(
             start=damping,
@@ -222,6 +235,7 @@ class NGD(torch.optim.Optimizer):
         """
         loss = None
         if closure is not None:
+            function(closure, "closure")
             with torch.enable_grad():
                 loss = closure()
         capture = self._core.capture

@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch.nn import Module
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import number
 from natgrad.likelihoods import Likelihood, Reduction
-from natgrad.optim.build import check
+from natgrad.optim.arguments import check_generator, named, trainable
+from natgrad.optim.build import as_factors, check_options
 from natgrad.optim.core import Core
 from natgrad.optim.damping import Split
 from natgrad.optim.factors import Factors
@@ -52,10 +53,11 @@ class Preconditioner:
         True
     """
 
+    @named
     def __init__(
         self,
         model: Module,
-        likelihood: Likelihood,
+        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         damping: float = 0.01,
         factors: Factors | None = None,
@@ -66,14 +68,15 @@ class Preconditioner:
         strict: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        self.params = check(model, likelihood, 1.0, 0.0, refresh, "kronecker", solver, reduction)
-        if not damping > 0:
-            raise InvalidInputError(f"damping must be positive, but is {damping!r}.")
-        self.damping, self.statistics = float(damping), StepStatistics()
+        self.params = trainable(model, likelihood)
+        self.damping = number(damping, "damping", low=0, low_open=True)
+        refresh = check_options(refresh, "kronecker", solver, split, reduction, strict)
+        check_generator(generator, self.params[0])
+        self.statistics = StepStatistics()
         self._core = Core(
             model,
             likelihood,
-            factors=Factors() if factors is None else factors,
+            factors=as_factors(factors),
             refresh=refresh,
             method="kronecker",
             solver=solver,

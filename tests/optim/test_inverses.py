@@ -9,13 +9,13 @@ from natgrad.optim import NGD
 from natgrad.optim.factors import Factor
 from natgrad.optim.inverses import (
     Dense,
-    Keeper,
     Row,
     by_cholesky,
     by_eigen,
     by_low_rank,
     by_woodbury,
 )
+from natgrad.optim.keeper import Keeper
 from natgrad.optim.moments import Gram, add_gram, symmetric
 from tests.helpers import F64, assert_near, pinv, randn
 from tests.optim.nets import mlp, seeded, train

@@ -13,10 +13,12 @@ from natgrad.optim.capture import Call
 from natgrad.optim.damping import Split, ridges
 from natgrad.optim.direction import OuterPart
 from natgrad.optim.factors import Factor
-from natgrad.optim.inverses import Keeper, Solver
+from natgrad.optim.inverses import Solver
+from natgrad.optim.keeper import Keeper
 from natgrad.optim.layers import Layer, LinearLayer, wide
 from natgrad.optim.moments import Gram
 from natgrad.optim.ranks import World
+from natgrad.optim.states import entries, real
 
 
 class KroneckerBlock:
@@ -160,8 +162,18 @@ class KroneckerBlock:
             "mean": self.mean,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state."""
+    def check_state(self, state: Any, where: str) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, self.state_dict())
+        real(state["mean"], f"{where}.mean", low=0)
+        pairs = (("inputs", self.inputs, self.right), ("errors", self.errors, self.left))
+        for (name, factor, keeper), shape in zip(pairs, self.layer.factor_shapes, strict=True):
+            factor.check_state(state[name], f"{where}.{name}", shape, kept=self.keep)
+            side = "right" if keeper is self.right else "left"
+            keeper.check_state(state[side], f"{where}.{side}", shape, state[name])
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
         like = self.layer.weight
         self.inputs.load_state_dict(state["inputs"], like)
         self.errors.load_state_dict(state["errors"], like)
@@ -221,8 +233,15 @@ class DiagonalBlock:
         numbers = {"damping": self._damping, "mean": self.mean}
         return {"squares": self.squares.state_dict(), **numbers}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state."""
+    def check_state(self, state: Any, where: str) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, self.state_dict())
+        for name in ("damping", "mean"):
+            real(state[name], f"{where}.{name}", low=0)
+        self.squares.check_state(state["squares"], f"{where}.squares", self.layer.shape)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
         self.squares.load_state_dict(state["squares"], self.layer.weight)
         self._damping, self.mean = state["damping"], state["mean"]
 

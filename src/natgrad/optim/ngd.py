@@ -15,7 +15,7 @@ from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim.adaptation import Adaptation
 from natgrad.optim.arguments import check_generator, named, trainable
-from natgrad.optim.averaging import WeightAverage
+from natgrad.optim.averaging import Backup, WeightAverage
 from natgrad.optim.batch import Batch
 from natgrad.optim.build import Method, as_damping, as_factors, as_step_length, check_options
 from natgrad.optim.core import Core
@@ -25,6 +25,8 @@ from natgrad.optim.groups import decay, divide, rates
 from natgrad.optim.inverses import Solver
 from natgrad.optim.momentum import Momentum
 from natgrad.optim.ruler import Ruler
+from natgrad.optim.scaling import unscaled
+from natgrad.optim.states import check_whole, checked
 from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.steplength import EqualShare, StepLength
 from natgrad.optim.trial import Closure, Trial, mean_loss
@@ -156,7 +158,7 @@ class NGD(torch.optim.Optimizer):
         )
         params = self._params()
         self._average = None if weight_average is None else WeightAverage(params, weight_average)
-        self._place = {p: torch.empty_like(p) for p in params}
+        self._backup = Backup(params)
         self._adaptation = Adaptation(self.damping)
 
     @classmethod
@@ -243,12 +245,12 @@ class NGD(torch.optim.Optimizer):
             capture.clear()
             self.statistics = StepStatistics(step=self._core.steps, notes=["skipped: overflow"])
             return loss
-        batch = self._core.batch(self._unscaled())
+        batch = self._core.batch(unscaled(self, foreign=self._core.foreign))
         stats = StepStatistics(
             step=self._core.steps + 1, damping=self._adaptation.value, refreshed=capture.wanted
         )
         self.statistics, capture.paused = stats, True
-        off = torch.autocast(next(iter(self._place)).device.type, enabled=False)
+        off = torch.autocast(self._params()[0].device.type, enabled=False)
         try:
             stats.loss = batch.loss()
             if stats.loss is None and loss is not None:
@@ -272,12 +274,12 @@ class NGD(torch.optim.Optimizer):
             direction.meet(batch.total)
         disturbed = [] if isinstance(self.step_length, EqualShare) else direction.disturbed
         kept = direction.params if stats.refreshed else disturbed
-        self._save(kept)
+        self._backup.save(kept)
         try:
             with stats.timed("length"):
                 model = self._trial.lengthen(batch, direction, rate, stats)
         finally:
-            self._restore(disturbed)
+            self._backup.restore(disturbed)
         with stats.timed("update"):
             direction.move(stats.length)
         ratio = None
@@ -289,7 +291,7 @@ class NGD(torch.optim.Optimizer):
             ratio, stats, since=self._core.since, depth=direction.depth, scale=scale
         )
         if stats.rejected:
-            self._restore(kept)
+            self._backup.restore(kept)
         else:
             decay(self.param_groups)
         (due,) = batch.world.sum([stale])  # processes must agree, and may differ in the last bit
@@ -306,30 +308,6 @@ class NGD(torch.optim.Optimizer):
     def _single(self, batch: Batch) -> bool:
         """Return whether the batch has one datum, and there is no average to spoil its form."""
         return batch.n == 1 and self._momentum is not None and not self._momentum.values
-
-    def _unscaled(self) -> float:
-        """Return what the gradients were divided by since the criterion's scale was noted."""
-        scale = getattr(self, "grad_scale", None)  # a GradScaler's, if it left them scaled
-        if self._core.foreign:  # whose scale nobody has noted
-            return 1.0 if scale is None else 1.0 / float(scale)
-        if not hasattr(self, "found_inf") or scale is not None:
-            return 1.0
-        if self.scaler is None:
-            raise InvalidInputError(
-                "the gradients were unscaled by a GradScaler that the optimizer does not know: set "
-                "optimizer.scaler = scaler, or leave out unscale_."
-            )
-        return float(self.scaler.get_scale())
-
-    def _save(self, params: list[Tensor]) -> None:
-        """Copy parameters into buffers that stay."""
-        if params:
-            torch._foreach_copy_([self._place[p] for p in params], params)
-
-    def _restore(self, params: list[Tensor]) -> None:
-        """Put back what was saved."""
-        if params:
-            torch._foreach_copy_(params, [self._place[p] for p in params])
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -392,28 +370,32 @@ class NGD(torch.optim.Optimizer):
         """Take the state of another run with the same model and options.
 
         Raises:
-            InvalidInputError: If the state is not one of NGD's, or of another model.
+            InvalidInputError: If it does not fit in any part; nothing is loaded then.
         """
-        state = state_dict.get("natural")
-        if state is None:
-            raise InvalidInputError(
-                "this state_dict has no key 'natural': it was saved by another optimizer."
-            )
-        if missing := self.state_dict()["natural"].keys() - state.keys():
-            raise InvalidInputError(
-                f"this state_dict lacks {', '.join(sorted(missing))}: it was saved by another "
-                "version of natgrad. Load the model's weights, and begin with a new NGD."
-            )
+        checked(lambda: self._check_state(state_dict))
+        state = state_dict["natural"]
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
         self._core.load_state_dict(state)
         self._adaptation.load_state_dict(state)
         self._ruler.load_state_dict(state["ruler"])
-        if self._average is not None and state["average"] is not None:
+        if self._average is not None:
             self._average.load_state_dict(state["average"], self._names())
         if self._momentum is not None:
             self._momentum.reset()
-            if state["momentum"] is not None:
-                self._momentum.load_state_dict(state["momentum"], self._by_name())
+            self._momentum.load_state_dict(state["momentum"], self._by_name())
+
+    def _check_state(self, saved: Any) -> None:
+        state = check_whole(saved, self.param_groups, self.state_dict()["natural"])
+        self._core.check_state(state, "natural")
+        self._adaptation.check_state(state, "natural")
+        self._ruler.check_state(state["ruler"], "natural.ruler", state["steps"])
+        for name, own in (("average", self._average), ("momentum", self._momentum)):
+            if own is None and state[name] is not None:
+                raise InvalidInputError(f"natural.{name} must be None, as in this optimizer.")
+        if self._average is not None:
+            self._average.check_state(state["average"], "natural.average", self._names())
+        if self._momentum is not None:
+            self._momentum.check_state(state["momentum"], "natural.momentum", self._by_name())
 
     def _params(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]

@@ -13,6 +13,7 @@ from natgrad.optim.core import Core
 from natgrad.optim.damping import Split
 from natgrad.optim.factors import Factors
 from natgrad.optim.inverses import Solver
+from natgrad.optim.states import checked, entries, real
 from natgrad.optim.statistics import StepStatistics
 
 
@@ -119,6 +120,16 @@ class Preconditioner:
         return self._core.state_dict() | {"damping": self.damping}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the state of another run with the same model and options."""
+        """Take the state of another run with the same model and options.
+
+        Raises:
+            InvalidInputError: If the state does not fit; nothing is loaded then.
+        """
+        checked(lambda: self._check_state(state))
         self._core.load_state_dict(state)
         self.damping = state["damping"]
+
+    def _check_state(self, state: Any) -> None:
+        entries(state, "it", self.state_dict())
+        real(state["damping"], "damping", low=0, low_open=True)
+        self._core.check_state(state, "it")

@@ -24,6 +24,7 @@ from natgrad.optim.inverses import Solver
 from natgrad.optim.ranks import unwrap
 from natgrad.optim.states import check_random
 from natgrad.optim.statistics import StepStatistics
+from natgrad.optim.structure import Structure
 
 # Steps after which the interval between refreshes grows by one, until it is what was asked for: the
 # factors change fastest at the beginning.
@@ -80,6 +81,7 @@ class Core:
         whole = method == "conjugate_gradients"
         coverage = Coverage({}, {}, {}) if whole else cover(model, factors.sharing)
         announce(coverage.reasons, strict)
+        self.structure = Structure(model, coverage.layers)
         self.preconditioner = preconditioner(
             model,
             likelihood,

@@ -145,6 +145,7 @@ class Momentum:
 
     def load_state_dict(self, state: Mapping[str, Any], names: Mapping[Tensor, str]) -> None:
         """Take a checked state."""
+        self.reset()
         self.weight, self._mu, self._total = state["weight"], state["mu"], state["total"]
         self._lengths, self._log = state["lengths"], state["log"]
         kept = {name: p for p, name in names.items()}

@@ -159,6 +159,7 @@ class NGD(torch.optim.Optimizer):
         params = self._params()
         self._average = None if weight_average is None else WeightAverage(params, weight_average)
         self._backup = Backup(params)
+        self._names = [self._core.structure.names[p] for p in params]
         self._adaptation = Adaptation(self.damping)
 
     @classmethod
@@ -197,8 +198,7 @@ class NGD(torch.optim.Optimizer):
             ('equal', 0.0, 1)
         """
         double = trainable(model, likelihood)[0].dtype == torch.float64
-        known = inspect.signature(cls).parameters.keys() | {"floor", "samples"}
-        refuse_unknown(options, sorted(known), "NGD.published")
+        refuse_unknown(options, ["samples", *inspect.signature(cls).parameters], "NGD.published")
         samples = integer(samples, "samples", low=1)
         if options.get("factors") is not None and samples != 1:
             raise InvalidInputError("samples and factors were both given: name Factors(samples=…).")
@@ -233,8 +233,10 @@ class NGD(torch.optim.Optimizer):
 
         Raises:
             NonFiniteError: If loss or gradient is NaN or infinite; the weights are untouched.
-            InvalidInputError: If the criterion was not called on the model's outputs.
+            InvalidInputError: If the criterion was not called on the model's outputs, or the model
+                has changed since the optimizer was constructed.
         """
+        self._core.structure.check()
         loss = None
         if closure is not None:
             function(closure, "closure")
@@ -264,7 +266,9 @@ class NGD(torch.optim.Optimizer):
     def _step(self, batch: Batch, closure: Closure | None, stats: StepStatistics) -> None:
         norms = self._core.renew(batch, stats.damping, self._params(), stats)
         rate, own = rates(self.param_groups)
-        momentum = None if self._single(batch) else self._momentum
+        # A single sample keeps its rank-one form while there is no average to spoil it.
+        single = batch.n == 1 and self._momentum is not None and not self._momentum.values
+        momentum = None if single else self._momentum
         average = momentum.averaged(self._params(), batch.total) if momentum else nullcontext()
         with average:
             direction = self._core.direction(batch, None if momentum else norms, stats)
@@ -304,10 +308,6 @@ class NGD(torch.optim.Optimizer):
             momentum.advance(1.0 if lost else stats.length * part)
         if self._average is not None:
             self._average.update(self._params())
-
-    def _single(self, batch: Batch) -> bool:
-        """Return whether the batch has one datum, and there is no average to spoil its form."""
-        return batch.n == 1 and self._momentum is not None and not self._momentum.values
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -356,14 +356,13 @@ class NGD(torch.optim.Optimizer):
         The generator's state is in it, so that a run continues bit for bit.
         """
         state = super().state_dict()
-        average, momentum = self._average, self._momentum
         state["natural"] = {
             **self._core.state_dict(),
             **self._adaptation.state_dict(),
             "ruler": self._ruler.state_dict(),
-            "average": None if average is None else average.state_dict(self._names()),
-            "momentum": None if momentum is None else momentum.state_dict(self._by_name()),
         }
+        for part, own, names in self._optional():
+            state["natural"][part] = None if own is None else own.state_dict(names)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -378,31 +377,25 @@ class NGD(torch.optim.Optimizer):
         self._core.load_state_dict(state)
         self._adaptation.load_state_dict(state)
         self._ruler.load_state_dict(state["ruler"])
-        if self._average is not None:
-            self._average.load_state_dict(state["average"], self._names())
-        if self._momentum is not None:
-            self._momentum.reset()
-            self._momentum.load_state_dict(state["momentum"], self._by_name())
+        for part, own, names in self._optional():
+            if own is not None:
+                own.load_state_dict(state[part], names)
 
     def _check_state(self, saved: Any) -> None:
         state = check_whole(saved, self.param_groups, self.state_dict()["natural"])
         self._core.check_state(state, "natural")
         self._adaptation.check_state(state, "natural")
         self._ruler.check_state(state["ruler"], "natural.ruler", state["steps"])
-        for name, own in (("average", self._average), ("momentum", self._momentum)):
-            if own is None and state[name] is not None:
-                raise InvalidInputError(f"natural.{name} must be None, as in this optimizer.")
-        if self._average is not None:
-            self._average.check_state(state["average"], "natural.average", self._names())
-        if self._momentum is not None:
-            self._momentum.check_state(state["momentum"], "natural.momentum", self._by_name())
+        for part, own, names in self._optional():
+            if own is not None:
+                own.check_state(state[part], f"natural.{part}", names)
+            elif state[part] is not None:
+                raise InvalidInputError(f"natural.{part} must be None, as in this optimizer.")
+
+    def _optional(self) -> list[tuple[str, Any, Any]]:
+        """Return the parts that not every optimizer has, with the names that their states need."""
+        names = self._core.structure.names
+        return [("average", self._average, self._names), ("momentum", self._momentum, names)]
 
     def _params(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
-
-    def _names(self) -> list[str]:
-        names = self._by_name()
-        return [names[p] for p in self._params()]
-
-    def _by_name(self) -> dict[Tensor, str]:
-        return {p: name for name, p in self._core.model.named_parameters()}

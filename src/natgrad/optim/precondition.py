@@ -93,8 +93,10 @@ class Preconditioner:
 
         Raises:
             NonFiniteError: If loss or gradient is NaN or infinite; `.grad` is untouched.
-            InvalidInputError: If the criterion was not called on the model's outputs.
+            InvalidInputError: If the criterion was not called on the model's outputs, or the model
+                has changed since.
         """
+        self._core.structure.check()
         batch, capture = self._core.batch(), self._core.capture
         stats = StepStatistics(
             step=self._core.steps + 1, damping=self.damping, refreshed=capture.wanted

@@ -111,9 +111,7 @@ def test_an_unfrozen_parameter_is_named():
     train(optimizer, criterion, X, Y, 1)
     model[0].bias.requires_grad_(True)
     backward(model, criterion, X, Y)
-    with pytest.raises(
-        InvalidInputError, match=r"'0\.bias' was frozen and now requires a gradient"
-    ):
+    with pytest.raises(InvalidInputError, match=r"'0\.bias' was frozen and now"):
         optimizer.step()
 
 

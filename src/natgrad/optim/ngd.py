@@ -341,7 +341,7 @@ class NGD(torch.optim.Optimizer):
         """Refuse another group after construction: the optimizer follows the whole model.
 
         Raises:
-            UnsupportedError: Always, after construction.
+            UnsupportedError: Always.
         """
         if "_core" in self.__dict__:
             raise UnsupportedError(

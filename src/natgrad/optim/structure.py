@@ -23,10 +23,10 @@ class Structure:
 
     def __init__(self, model: Module, layers: Mapping[str, Layer]) -> None:
         self.model = model
-        self._params = dict(model.named_parameters())
+        self._params = _parameters(dict(model.named_modules()))
         self._looks = {name: _look(p) for name, p in self._params.items()}
         self._modules = {name: layer.module for name, layer in layers.items()}
-        self.names: dict[Tensor, str] = {p: name for name, p in self._params.items()}
+        self.names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
 
     def check(self) -> None:
         """Raise if the model is no longer the one that the optimizer follows.
@@ -54,7 +54,8 @@ class Structure:
             )
 
     def _change(self) -> str | None:
-        now = dict(self.model.named_parameters())
+        modules = dict(self.model.named_modules())
+        now = _parameters(modules)
         if now.keys() != self._params.keys():
             added = [name for name in now if name not in self._params]
             lost = [name for name in self._params if name not in now]
@@ -68,11 +69,20 @@ class Structure:
                 return f"{name!r} is another tensor (load weights without assign=True)"
             if _look(p) != self._looks[name]:
                 return _difference(name, self._looks[name], _look(p))
-        modules = dict(self.model.named_modules())
         for name, module in self._modules.items():
             if modules[name] is not module:
                 return f"the layer {name!r} is another module"
         return None
+
+
+def _parameters(modules: Mapping[str, Module]) -> dict[str, Tensor]:
+    """Return all parameters by name, tied ones by each of theirs."""
+    return {
+        f"{name}.{key}" if name else key: p
+        for name, module in modules.items()
+        for key, p in module._parameters.items()
+        if p is not None
+    }
 
 
 def _look(p: Tensor) -> tuple[object, ...]:

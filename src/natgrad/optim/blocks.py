@@ -102,9 +102,7 @@ class KroneckerBlock:
         Args:
             g: The gradient, `(n_out, n_in)`.
         """
-        assert self.left.inverse is not None
-        assert self.right.inverse is not None
-        return self.right.inverse.right(self.left.inverse.left(g))
+        return self.right.right(self.left.left(g))
 
     def outer(self, x: Tensor, total: float, norms: Mapping[Tensor, float]) -> OuterPart | None:
         """Return the direction of a single datum, whose gradient is e x̄ᵀ, [BLH18] §3.
@@ -140,10 +138,8 @@ class KroneckerBlock:
             return None
         row = row if bias is None else torch.cat([row, row.new_ones(1)])
         e = e / total
-        assert self.left.inverse is not None
-        assert self.right.inverse is not None
-        u = self.left.inverse.left(e[:, None])[:, 0]
-        v = self.right.inverse.right(row[None])[0]
+        u = self.left.left(e[:, None])[:, 0]
+        v = self.right.right(row[None])[0]
         slope = float(e @ u) * float(row @ v)
         return OuterPart(self.layer.module, self.layer.parameters, u, v, slope)
 

@@ -21,6 +21,7 @@ from natgrad.optim.inverses import (
     by_eigen,
     by_low_rank,
     by_woodbury,
+    corrected,
     from_eigen,
     power_of,
 )
@@ -28,11 +29,10 @@ from natgrad.optim.layers import wide
 from natgrad.optim.moments import FEW_ROWS
 from natgrad.optim.states import entries, real
 
-# The ridge inside an updated inverse may differ from the one wanted by this factor either way; by
-# the larger one while the updates since the last factorisation have cost less than another.
-_RIDGE_SLACK, _EARLY_SLACK = 2.0, 10.0
-# Cost of a factorisation in units of n² times rows, over that of an update: 2.4 / 10.5.
-_WORTH = 0.23
+# The ridge inside an updated inverse may differ from the one wanted by this factor either way. What
+# is missing is made up for at each product, with three more of them at most: little where gradients
+# are vectors, as those of single samples; with more rows only as much as needs none.
+_SLACK_OF_ONE, _SLACK = 2.9, 1.02
 
 # What a state calls each kind of inverse, and what it keeps of it.
 _KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
@@ -49,11 +49,10 @@ class Keeper:
 
     With the solver `auto`, a factor that changed by few rows updates the last inverse by the
     Woodbury identity; the identity keeps Λ's average *and* the ridge, which shrinks by 1 − w each
-    time. So the ridge inside is known, and once it is off the one wanted by a factor of two, either
-    because it has shrunk or because the damping has adapted, the factor is factorised anew: an
-    update at Sherman–Morrison's price that follows an adaptive damping. While the updates since the
-    last factorisation have cost less than the next would, a factor of ten is allowed: so single
-    data, each of which moves the damping, do not pay for a factorisation each.
+    time. So the ridge inside is known. While it is near the one wanted, products are corrected for
+    the difference (`corrected`, within 1 %); once it is not, because it has shrunk or because the
+    damping has adapted, the factor is factorised anew: an update at Sherman–Morrison's price that
+    follows an adaptive damping.
 
     A factor that is constant for ever is decomposed once, whatever the damping does. That of one
     row alone needs no matrix.
@@ -62,6 +61,11 @@ class Keeper:
         solver: Which method; `auto` chooses by cost.
         power: −1, or −½ for whitening.
         rank: Rank of `low_rank`; None for a sixteenth of the side.
+
+    Attributes:
+        inverse: The inverse as it is kept.
+        ridge: The ridge inside it.
+        wanted: γ.
     """
 
     def __init__(
@@ -69,9 +73,9 @@ class Keeper:
     ) -> None:
         self.solver, self.power, self.rank = solver, power, rank
         self.inverse: Inverse | None = None
-        self.ridge = 0.0
+        self.ridge = self.wanted = 0.0
         self.used: str = ""
-        self._version, self._updates = -1, 0
+        self._version = -1
         self._eigen: tuple[Tensor, Tensor] | None = None
 
     def refresh(self, factor: Factor, ridge: float, *, here: bool = True) -> bool:
@@ -85,7 +89,7 @@ class Keeper:
         Returns:
             Whether there is a dense one that another process may have to be given.
         """
-        if self._version == factor.version and self.ridge == ridge:
+        if self._version == factor.version and self.wanted == ridge:
             return False
         self.used = self._choose(factor, ridge)
         dense = self.used not in ("multiple", "diagonal", "low_rank", "row")
@@ -96,12 +100,25 @@ class Keeper:
             if here:
                 self.inverse = Dense(by_woodbury(self.inverse.matrix, rows, weight))
             self.ridge *= 1 - weight
-            self._updates += len(rows)
         else:
             self.inverse = self._remade(factor, ridge, room=dense and not here)
-            self.ridge, self._updates = ridge, 0
-        self._version = factor.version
+            self.ridge = ridge
+        self._version, self.wanted = factor.version, ridge
         return dense
+
+    def left(self, g: Tensor) -> Tensor:
+        """Return (Λ + γI)^power g."""
+        assert self.inverse is not None
+        if self.ridge == self.wanted:
+            return self.inverse.left(g)
+        return corrected(self.inverse.left, g, self.ridge, self.wanted)
+
+    def right(self, g: Tensor) -> Tensor:
+        """Return g (Λ + γI)^power."""
+        assert self.inverse is not None
+        if self.ridge == self.wanted:
+            return self.inverse.right(g)
+        return corrected(self.inverse.right, g, self.ridge, self.wanted)
 
     def _remade(self, factor: Factor, ridge: float, *, room: bool) -> Inverse:
         if self.used == "row":
@@ -158,8 +175,7 @@ class Keeper:
         if self.solver == "auto" and len(rows) > FEW_ROWS * rows.shape[1]:
             return False
         inside = self.ridge * (1 - weight)
-        early = self._updates + len(rows) < _WORTH * rows.shape[1]
-        slack = _EARLY_SLACK if early else _RIDGE_SLACK
+        slack = _SLACK_OF_ONE if len(rows) == 1 or self.solver == "woodbury" else _SLACK
         return ridge / slack <= inside <= ridge * slack
 
     def state_dict(self) -> dict[str, Any]:
@@ -171,8 +187,8 @@ class Keeper:
             "kind": kind,
             "data": data,
             "ridge": self.ridge,
+            "wanted": self.wanted,
             "version": self._version,
-            "updates": self._updates,
         }
 
     def check_state(
@@ -186,10 +202,13 @@ class Keeper:
             shape: Of the factor.
             factor: The checked state of the factor.
         """
-        entries(state, where, ("kind", "data", "ridge", "version", "updates"))
+        entries(state, where, ("kind", "data", "ridge", "wanted", "version"))
         kind = choice(state["kind"], f"{where}.kind", ("", *_KINDS))
-        real(state["ridge"], f"{where}.ridge", low=0)
-        integer(state["updates"], f"{where}.updates", low=0)
+        ridge = real(state["ridge"], f"{where}.ridge", low=0)
+        wanted = real(state["wanted"], f"{where}.wanted", low=0)
+        near = wanted / _SLACK_OF_ONE <= ridge <= wanted * _SLACK_OF_ONE
+        if ridge != wanted and not (kind == "dense" and near):
+            raise InvalidInputError(f"{where}.ridge must be near {wanted!r}, but is {ridge!r}.")
         version = integer(state["version"], f"{where}.version", low=-1, high=factor["version"])
         suits = {
             "": version == -1,
@@ -224,5 +243,5 @@ class Keeper:
             for key, value in state["data"].items()
         }
         self.inverse = _KINDS[state["kind"]][0](**data) if state["kind"] else None
-        self.ridge, self._version = state["ridge"], state["version"]
-        self._updates, self._eigen = state["updates"], None
+        self.ridge, self.wanted = state["ridge"], state["wanted"]
+        self._version, self._eigen = state["version"], None

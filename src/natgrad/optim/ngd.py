@@ -351,10 +351,7 @@ class NGD(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything a resumed run needs, layers keyed by module name; no pickled objects.
-
-        The generator's state is in it, so that a run continues bit for bit.
-        """
+        """Return all that a run needs to resume bit for bit, layers by name; no pickled objects."""
         state = super().state_dict()
         state["natural"] = {
             **self._core.state_dict(),

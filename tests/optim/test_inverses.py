@@ -4,21 +4,23 @@ import pytest
 import torch
 from torch import Tensor
 
+from natgrad import Gaussian
 from natgrad.errors import RankDeficientError
 from natgrad.optim import NGD
 from natgrad.optim.factors import Factor
 from natgrad.optim.inverses import (
     Dense,
-    Keeper,
     Row,
     by_cholesky,
     by_eigen,
     by_low_rank,
     by_woodbury,
+    corrected,
 )
+from natgrad.optim.keeper import Keeper
 from natgrad.optim.moments import Gram, add_gram, symmetric
 from tests.helpers import F64, assert_near, pinv, randn
-from tests.optim.nets import mlp, seeded, train
+from tests.optim.nets import backward, mlp, seeded, train
 
 
 def moment(n: int, rows: int, seed: int) -> Tensor:
@@ -148,18 +150,69 @@ def updated(factor: Factor, x: Tensor) -> None:
 def test_sherman_morrison_follows_an_adaptive_damping():
     """Few rows update the inverse; the ridge inside is known, and renewed when it is off."""
     factor, keeper, used = Factor(memory=100), Keeper(), []
+    eye = torch.eye(10, dtype=F64)
     for k in range(60):
         ridge = 0.1 if k < 40 else 0.9
         updated(factor, randn(50 if k == 0 else 1, 10, seed=k))
         keeper.refresh(factor, ridge)
         used.append(keeper.used)
         assert isinstance(keeper.inverse, Dense)
-        # Exactly the inverse of the average with a ridge known to be within a factor of two.
+        # Exactly the inverse of the average with a known ridge; corrected for the one wanted.
         assert_near(keeper.inverse.matrix, inverse(symmetric(factor.matrix), keeper.ridge), 1e-9)
-        assert ridge / 2 <= keeper.ridge <= 2 * ridge
+        truth = inverse(symmetric(factor.matrix), ridge)
+        assert_near(keeper.left(eye) @ torch.linalg.inv(truth), eye, 0.0101)
     assert used[0] == "cholesky"
     assert used[40] == "cholesky"  # the damping jumped
     assert used.count("woodbury") > 55
+
+
+@pytest.mark.parametrize(
+    ("ratio", "products"), [(1.0, 1), (1.02, 1), (1.3, 2), (1.9, 3), (2.9, 4), (3.1, 5)]
+)
+@pytest.mark.parametrize("up", [True, False])
+def test_products_are_corrected_for_a_ridge(ratio, products, up):
+    """Within 1 % along every eigenvector, whatever the spectrum."""
+    values = torch.cat([torch.zeros(1, dtype=F64), torch.logspace(-6, 6, 200, dtype=F64)])
+    ridge, wanted = (1.0, ratio) if up else (ratio, 1.0)
+    seen = []
+
+    def product(g):
+        seen.append(1)
+        return g / (values + ridge)
+
+    found = corrected(product, torch.ones(201, dtype=F64), ridge, wanted) * (values + wanted)
+    assert float((found - 1).abs().max()) <= 0.01
+    assert len(seen) == products
+
+
+@pytest.mark.parametrize(("rows", "kind"), [(1, "woodbury"), (3, "cholesky")])
+def test_directions_of_few_rows_are_those_of_cholesky(rows, kind):
+    """While the damping adapts: within 1 % for each factor, and so 2 % of a layer's direction."""
+    model, criterion = seeded(lambda: mlp(20, 24, 20, 2)), Gaussian()
+    x, y = randn(60 * rows, 20, seed=1), randn(60 * rows, 2, seed=2)
+    optimizer, used, dampings = NGD(model, criterion), [], set()
+    for k in range(60):
+        batch = slice(k * rows, (k + 1) * rows)
+        backward(model, criterion, x[batch], y[batch])
+        gradients = {n: b.layer.gradient() for n, b in blocks_of(optimizer).items()}
+        optimizer.step()
+        if not optimizer.statistics.refreshed:
+            continue
+        dampings.add(optimizer.statistics.damping)
+        for name, block in blocks_of(optimizer).items():
+            used += [block.left.used, block.right.used]
+            left, right = (
+                inverse(symmetric(f.matrix), keeper.wanted)
+                for f, keeper in ((block.errors, block.left), (block.inputs, block.right))
+            )
+            truth, found = left @ gradients[name] @ right, block.direction(gradients[name])
+            assert float((found - truth).norm()) <= 0.0202 * float(truth.norm())
+    assert len(dampings) > 10
+    assert used.count(kind) > 40
+
+
+def blocks_of(optimizer):
+    return optimizer._core.preconditioner.blocks
 
 
 def test_many_rows_are_factorised():
@@ -188,8 +241,6 @@ def test_nothing_is_done_twice():
 
 @pytest.mark.parametrize("solver", ["cholesky", "eigen", "woodbury", "low_rank"])
 def test_every_solver_trains(solver):
-    from natgrad import Gaussian
-
     model, criterion = seeded(lambda: mlp(20, 16, 2)), Gaussian()
     x, y = randn(64, 20, seed=12), randn(64, 2, seed=13)
     losses = train(NGD(model, criterion, solver=solver), criterion, x, y, 20)
@@ -197,8 +248,6 @@ def test_every_solver_trains(solver):
 
 
 def test_exact_solvers_agree():
-    from natgrad import Gaussian
-
     ends = []
     for solver in ("auto", "cholesky", "eigen"):
         model, criterion = seeded(lambda: mlp(20, 16, 2)), Gaussian()

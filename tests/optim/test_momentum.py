@@ -142,7 +142,7 @@ def test_no_step_is_longer_than_the_last_ten_on_average():
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.0, math.nan, None])
 def test_momentum_that_makes_no_sense_is_refused(wrong):
-    with pytest.raises(InvalidInputError, match="at least 0 and less than 1"):
+    with pytest.raises(InvalidInputError, match="at least 0 and below 1"):
         NGD(Linear(2, 1).to(F64), Gaussian(), momentum=wrong)
 
 
@@ -178,7 +178,7 @@ def test_a_length_for_every_layer_has_momentum_too():
     assert float((ends[0] - ends[1]).abs().max()) > 1e-3
 
 
-def test_a_state_without_momentum_clears_what_an_optimizer_had():
+def test_a_state_without_momentum_is_refused_by_an_optimizer_that_has_it():
     criterion, plain, used = Gaussian(), perceptron(), perceptron()
     first, second = NGD(plain, criterion, momentum=0.0), NGD(used, Gaussian())
     for x, y in BATCHES[:4]:
@@ -186,9 +186,11 @@ def test_a_state_without_momentum_clears_what_an_optimizer_had():
         first.step()
         backward(used, second.likelihood, x, y)
         second.step()
-    second.load_state_dict(first.state_dict())
-    assert not second._momentum.values
-    assert second._momentum.weight == 0
+    held = second._momentum.weight
+    for one, other in ((first, second), (second, first)):
+        with pytest.raises(InvalidInputError, match=r"natural\.momentum must be"):
+            one.load_state_dict(other.state_dict())
+    assert second._momentum.weight == held > 0
 
 
 def test_a_step_that_is_never_undone_is_not_undone_at_a_loss_of_zero():

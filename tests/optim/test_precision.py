@@ -193,7 +193,7 @@ def test_adam_behind_the_preconditioner():
 
 def test_the_preconditioner_resumes_and_refuses():
     model, criterion = network(), Gaussian()
-    with pytest.raises(InvalidInputError, match="positive"):
+    with pytest.raises(InvalidInputError, match="above 0"):
         Preconditioner(model, criterion, damping=0.0)
     precondition = Preconditioner(model, criterion)
     for _ in range(3):

@@ -218,7 +218,7 @@ def test_a_state_of_another_version_is_refused_with_a_sentence():
     state = optimizer.state_dict()
     del state["natural"]["share_sum"]
     fresh = NGD(seeded(lambda: mlp(3, 6, 2)), Gaussian())
-    with pytest.raises(InvalidInputError, match=r"lacks share_sum: .* another version"):
+    with pytest.raises(InvalidInputError, match=r"lacks 'share_sum'\. .* another version"):
         fresh.load_state_dict(state)
     run(fresh, fresh.likelihood, 1)
     assert fresh.statistics.step == 1

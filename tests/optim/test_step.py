@@ -363,7 +363,7 @@ def test_fixed_and_scheduled_damping():
             seen[name].append(optimizer.statistics.damping)
     assert seen["number"] == seen["fixed"] == [0.5] * steps
     assert seen["scheduled"] == [0.5 / (k + 1) for k in range(steps)]
-    with pytest.raises(InvalidInputError, match="λ ≥ 0"):
+    with pytest.raises(InvalidInputError, match="schedule at step 0 must be"):
         Scheduled(schedule=lambda k: -1.0)
     with pytest.raises(InvalidInputError, match="at least 0"):
         Fixed(start=-1.0)

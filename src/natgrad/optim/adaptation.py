@@ -1,8 +1,10 @@
 """λ from step to step, and whether the inverses still fit."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from natgrad.optim.damping import Damping
+from natgrad.optim.states import real
 from natgrad.optim.statistics import StepStatistics
 
 # Part of the share at the last refresh below which the inverses no longer fit the batch, and are
@@ -62,7 +64,14 @@ class Adaptation:
         """Return the numbers."""
         return {"damping": self.value, "fresh_share": self._fresh, "share_sum": self._sum}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state."""
+    @staticmethod
+    def check_state(state: Mapping[str, Any], where: str) -> None:
+        """Raise unless the numbers in a state can be loaded."""
+        real(state["damping"], f"{where}.damping", low=0)
+        for name in ("fresh_share", "share_sum"):
+            real(state[name], f"{where}.{name}")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
         self.value = state["damping"]
         self._fresh, self._sum = state["fresh_share"], state["share_sum"]

@@ -1,10 +1,13 @@
-"""Averages of the weights along the way."""
+"""Copies of the weights: their average along the way, and what a step may go back to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from natgrad._checks import ALL_FLOATS, integer, tensor
+from natgrad.optim.states import entries
 
 
 class WeightAverage:
@@ -50,9 +53,53 @@ class WeightAverage:
         """Return the averages by name, and the number of steps."""
         return {"steps": self.steps, "values": dict(zip(names, self.values, strict=True))}
 
-    def load_state_dict(self, state: dict[str, Any], names: Sequence[str]) -> None:
-        """Take a state."""
+    def check_state(self, state: Any, where: str, names: Sequence[str]) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, ("steps", "values"))
+        integer(state["steps"], f"{where}.steps", low=0)
+        saved = entries(state["values"], f"{where}.values", names)
+        for name, own in zip(names, self.values, strict=True):
+            tensor(
+                saved[name],
+                f"{where}.values.{name}",
+                shape=tuple(own.shape),
+                dtypes=ALL_FLOATS,
+                empty=True,
+            )
+
+    def load_state_dict(self, state: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Take a checked state."""
         self.steps = state["steps"]
         with torch.no_grad():
             for name, value in zip(names, self.values, strict=True):
                 value.copy_(state["values"][name])
+
+
+class Backup:
+    """Weights to go back to, in buffers that stay.
+
+    Args:
+        params: The parameters.
+
+    Example:
+        >>> w = torch.zeros(1)
+        >>> backup = Backup([w])
+        >>> backup.save([w])
+        >>> _ = w.fill_(3.0)
+        >>> backup.restore([w])
+        >>> w
+        tensor([0.])
+    """
+
+    def __init__(self, params: Sequence[Tensor]) -> None:
+        self._place = {p: torch.empty_like(p) for p in params}
+
+    def save(self, params: Sequence[Tensor]) -> None:
+        """Copy parameters."""
+        if params:
+            torch._foreach_copy_([self._place[p] for p in params], list(params))
+
+    def restore(self, params: Sequence[Tensor]) -> None:
+        """Put back what was saved."""
+        if params:
+            torch._foreach_copy_(list(params), [self._place[p] for p in params])

@@ -13,10 +13,12 @@ from natgrad.optim.capture import Call
 from natgrad.optim.damping import Split, ridges
 from natgrad.optim.direction import OuterPart
 from natgrad.optim.factors import Factor
-from natgrad.optim.inverses import Keeper, Solver
+from natgrad.optim.inverses import Solver
+from natgrad.optim.keeper import Keeper
 from natgrad.optim.layers import Layer, LinearLayer, wide
 from natgrad.optim.moments import Gram
 from natgrad.optim.ranks import World
+from natgrad.optim.states import entries, real
 
 
 class KroneckerBlock:
@@ -100,9 +102,7 @@ class KroneckerBlock:
         Args:
             g: The gradient, `(n_out, n_in)`.
         """
-        assert self.left.inverse is not None
-        assert self.right.inverse is not None
-        return self.right.inverse.right(self.left.inverse.left(g))
+        return self.right.right(self.left.left(g))
 
     def outer(self, x: Tensor, total: float, norms: Mapping[Tensor, float]) -> OuterPart | None:
         """Return the direction of a single datum, whose gradient is e x̄ᵀ, [BLH18] §3.
@@ -138,10 +138,8 @@ class KroneckerBlock:
             return None
         row = row if bias is None else torch.cat([row, row.new_ones(1)])
         e = e / total
-        assert self.left.inverse is not None
-        assert self.right.inverse is not None
-        u = self.left.inverse.left(e[:, None])[:, 0]
-        v = self.right.inverse.right(row[None])[0]
+        u = self.left.left(e[:, None])[:, 0]
+        v = self.right.right(row[None])[0]
         slope = float(e @ u) * float(row @ v)
         return OuterPart(self.layer.module, self.layer.parameters, u, v, slope)
 
@@ -160,8 +158,18 @@ class KroneckerBlock:
             "mean": self.mean,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state."""
+    def check_state(self, state: Any, where: str) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, self.state_dict())
+        real(state["mean"], f"{where}.mean", low=0)
+        pairs = (("inputs", self.inputs, self.right), ("errors", self.errors, self.left))
+        for (name, factor, keeper), shape in zip(pairs, self.layer.factor_shapes, strict=True):
+            factor.check_state(state[name], f"{where}.{name}", shape, kept=self.keep)
+            side = "right" if keeper is self.right else "left"
+            keeper.check_state(state[side], f"{where}.{side}", shape, state[name])
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
         like = self.layer.weight
         self.inputs.load_state_dict(state["inputs"], like)
         self.errors.load_state_dict(state["errors"], like)
@@ -221,8 +229,15 @@ class DiagonalBlock:
         numbers = {"damping": self._damping, "mean": self.mean}
         return {"squares": self.squares.state_dict(), **numbers}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state."""
+    def check_state(self, state: Any, where: str) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, self.state_dict())
+        for name in ("damping", "mean"):
+            real(state[name], f"{where}.{name}", low=0)
+        self.squares.check_state(state["squares"], f"{where}.squares", self.layer.shape)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
         self.squares.load_state_dict(state["squares"], self.layer.weight)
         self._damping, self.mean = state["damping"], state["mean"]
 

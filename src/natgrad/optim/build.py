@@ -1,21 +1,24 @@
-"""Checks the arguments of the optimizer, and makes its parts."""
+"""Checks the options of the optimizer, and makes its parts."""
 
-import math
-from typing import Literal, get_args
+from numbers import Real
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 from torch.nn import Module
 
-from natgrad.errors import DtypeError, InvalidInputError
+from natgrad._checks import flag, integer, number
 from natgrad.likelihoods import Likelihood, Reduction
+from natgrad.optim.arguments import literal, rule
 from natgrad.optim.blocks import DiagonalBlock, KroneckerBlock
 from natgrad.optim.chain import Chain
 from natgrad.optim.conjugate_gradients import ConjugateGradients
 from natgrad.optim.coverage import Coverage
-from natgrad.optim.damping import Adaptive, Damping, Fixed, Split
+from natgrad.optim.damping import Adaptive, Damping, Fixed, Scheduled, Split
 from natgrad.optim.factors import Factors
 from natgrad.optim.inverses import Solver
 from natgrad.optim.preconditioners import BlockDiagonal
+from natgrad.optim.sources import Source
+from natgrad.optim.steplength import EqualShare, PerLayer, Quadratic, StepLength
 
 Method = Literal["kronecker", "whitening", "diagonal", "conjugate_gradients"]
 
@@ -48,45 +51,45 @@ def preconditioner(
     return BlockDiagonal(coverage, blocks, memory=memory, chain=chain)
 
 
-def as_damping(damping: Damping | float | None) -> Damping:
+def as_damping(damping: Any) -> Damping:
     """Return a rule: the default one, a constant, or the one given."""
     if damping is None:
         return Adaptive()
-    return Fixed(start=float(damping)) if isinstance(damping, (int, float)) else damping
+    if isinstance(damping, (Real, Tensor)) and not isinstance(damping, bool):
+        return Fixed(start=number(damping, "damping", low=0))
+    rule(damping, "damping", (Adaptive, Fixed, Scheduled), hint="Or pass λ, a number.")
+    kept: Damping = damping
+    return kept
 
 
-def check(
-    model: Module,
-    likelihood: Likelihood,
-    lr: float,
-    weight_decay: float,
-    refresh: int,
-    method: str,
-    solver: str,
-    reduction: str | None,
-) -> list[Tensor]:
-    """Return the trainable parameters, or raise a typed error."""
-    if not isinstance(model, Module):
-        raise DtypeError(f"model must be a torch.nn.Module, but is a {type(model).__name__}.")
-    if not isinstance(likelihood, Likelihood):
-        raise DtypeError(
-            "the second argument must be a likelihood such as natgrad.Categorical(), but is a "
-            f"{type(likelihood).__name__}; for a loss of your own also name reduction=."
-        )
-    params: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
-    if not params:
-        raise InvalidInputError("the model has no trainable parameter.")
-    if not 0 < lr < math.inf:
-        raise InvalidInputError(f"lr must be positive, but is {lr!r}.")
-    if not 0 <= weight_decay < math.inf:
-        raise InvalidInputError(f"weight_decay must be at least 0, but is {weight_decay!r}.")
-    if type(refresh) is not int or refresh < 1:
-        raise InvalidInputError(f"refresh must be a positive number of steps, but is {refresh!r}.")
-    for name, value, known in (("method", method, Method), ("solver", solver, Solver)):
-        if value not in get_args(known):
-            raise InvalidInputError(
-                f"{name} must be one of {', '.join(get_args(known))}, but is {value!r}."
-            )
-    if reduction not in (None, *get_args(Reduction)):
-        raise InvalidInputError(f"reduction must be 'mean' or 'sum', but is {reduction!r}.")
-    return params
+def as_step_length(step_length: Any) -> StepLength:
+    """Return a rule: the default one, or the one given."""
+    if step_length is None:
+        return Quadratic()
+    hint = "lr is the factor on the length."
+    rule(step_length, "step_length", (Quadratic, PerLayer, EqualShare), hint=hint)
+    kept: StepLength = step_length
+    return kept
+
+
+def as_factors(factors: Any) -> Factors:
+    """Return the default way of estimating factors, or the one given."""
+    if factors is None:
+        return Factors()
+    known = isinstance(factors, str) and factors in get_args(Source)
+    rule(factors, "factors", (Factors,), hint=f"Try Factors(source={factors!r})." if known else "")
+    kept: Factors = factors
+    return kept
+
+
+def check_options(
+    refresh: Any, method: Any, solver: Any, split: Any, reduction: Any, strict: Any
+) -> int:
+    """Return the number of steps between refreshes; raise a typed error at a wrong option."""
+    literal(method, "method", Method)
+    literal(solver, "solver", Solver)
+    literal(split, "split", Split)
+    if reduction is not None:
+        literal(reduction, "reduction", Reduction)
+    flag(strict, "strict")
+    return integer(refresh, "refresh", low=1)

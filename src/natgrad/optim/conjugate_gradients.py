@@ -12,6 +12,7 @@ from natgrad.likelihoods import Likelihood
 from natgrad.optim.batch import Batch
 from natgrad.optim.direction import Direction, Part
 from natgrad.optim.ranks import World
+from natgrad.optim.states import entries, real
 
 
 class ConjugateGradients:
@@ -77,8 +78,13 @@ class ConjugateGradients:
         """Return the damping in use."""
         return {"damping": self._damping}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state."""
+    def check_state(self, state: Any, where: str) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, ("damping",))
+        real(state["damping"], f"{where}.damping", low=0)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
         self._damping = state["damping"]
 
 

@@ -2,12 +2,14 @@
 
 import math
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
+from natgrad._checks import describe, flag, integer
 from natgrad.errors import InvalidInputError, NonFiniteError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim.batch import Batch
@@ -20,7 +22,9 @@ from natgrad.optim.factors import Factors
 from natgrad.optim.gather import Gather
 from natgrad.optim.inverses import Solver
 from natgrad.optim.ranks import unwrap
+from natgrad.optim.states import check_random
 from natgrad.optim.statistics import StepStatistics
+from natgrad.optim.structure import Structure
 
 # Steps after which the interval between refreshes grows by one, until it is what was asked for: the
 # factors change fastest at the beginning.
@@ -65,7 +69,7 @@ class Core:
         outer = model
         model, compiled, self.world = unwrap(model)
         self.model, self.likelihood = model, likelihood
-        self.refresh_every, self.strict = refresh, strict
+        self.refresh_every, self.strict, self.method = refresh, strict, method
         device = next(model.parameters()).device
         self.generator = generator or torch.Generator(device).manual_seed(self.world.rank)
         alone = method == "conjugate_gradients" or factors.source == "propagated"
@@ -77,6 +81,7 @@ class Core:
         whole = method == "conjugate_gradients"
         coverage = Coverage({}, {}, {}) if whole else cover(model, factors.sharing)
         announce(coverage.reasons, strict)
+        self.structure = Structure(model, coverage.layers)
         self.preconditioner = preconditioner(
             model,
             likelihood,
@@ -164,6 +169,7 @@ class Core:
     def state_dict(self) -> dict[str, Any]:
         """Return everything a resumed run needs."""
         return {
+            "method": self.method,
             "steps": self.steps,
             "since": self.since,
             "due": self.due,
@@ -171,8 +177,20 @@ class Core:
             "preconditioner": self.preconditioner.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state."""
+    def check_state(self, state: Mapping[str, Any], where: str) -> None:
+        """Raise unless a state can be loaded."""
+        if state["method"] != self.method:
+            raise InvalidInputError(
+                f"{where}.method must be {self.method!r}, but is {describe(state['method'])}."
+            )
+        steps = integer(state["steps"], f"{where}.steps", low=0)
+        integer(state["since"], f"{where}.since", low=0, high=steps)
+        flag(state["due"], f"{where}.due")
+        check_random(state["generator"], f"{where}.generator", self.generator)
+        self.preconditioner.check_state(state["preconditioner"], f"{where}.preconditioner")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
         self.preconditioner.load_state_dict(state["preconditioner"])
         self.steps, self.since, self.due = state["steps"], state["since"], state["due"]
         self.generator.set_state(state["generator"].cpu())

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal
 
+from natgrad._checks import function, integer, number
 from natgrad.errors import InvalidInputError
+from natgrad.optim.arguments import keep, literal, options
 
 Split = Literal["pi", "equal"]
 """`equal`: √λ on both factors, as (20). `pi`: √λ π and √λ/π, π² the ratio of the factors' mean
@@ -26,6 +28,7 @@ def ridges(split: Split, damping: float, inputs: float, errors: float) -> tuple[
     return root * pi, root / pi
 
 
+@options
 @dataclass(frozen=True, kw_only=True)
 class Adaptive:
     """Levenberg–Marquardt: more damping where the quadratic model fails, [BLH18] (21).
@@ -80,22 +83,31 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""
-        if not 0 < self.floor <= self.start <= self.ceiling < math.inf:
+        positive = {"low": 0.0, "low_open": True}
+        bounds: dict[str, dict[str, Any]] = {
+            "start": positive,
+            "floor": positive,
+            "ceiling": positive,
+            "up": {"low": 1.0},
+            "down": positive | {"high": 1.0},
+            "low": {"infinite": True},
+            "high": {"infinite": True},
+            "least_alpha": {"low": 0.0, "infinite": True},
+            "least_share": {"low": 0.0, "infinite": True},
+            "relative_floor": {"low": 0.0},
+            "reject": {"low": 0.0, "infinite": True},
+        }
+        keep(self, **{name: number(getattr(self, name), name, **b) for name, b in bounds.items()})
+        if not self.floor <= self.start <= self.ceiling:
             raise InvalidInputError(
-                "damping needs 0 < floor ≤ start ≤ ceiling, but got "
+                "damping needs floor ≤ start ≤ ceiling, but got "
                 f"{self.floor:g}, {self.start:g}, {self.ceiling:g}."
             )
-        if not (self.up >= 1 and 0 < self.down <= 1 and self.low <= self.high):
+        if self.low > self.high:
             raise InvalidInputError(
-                "damping needs up ≥ 1, 0 < down ≤ 1 and low ≤ high, but got up "
-                f"{self.up:g}, down {self.down:g}, low {self.low:g}, high {self.high:g}."
+                f"damping needs low ≤ high, but got low {self.low:g}, high {self.high:g}."
             )
-        signs = (self.relative_floor, self.least_alpha, self.least_share, self.reject)
-        if not all(number >= 0 for number in signs):
-            raise InvalidInputError(
-                "relative_floor, least_alpha, least_share and reject must not be negative."
-            )
-        _check_split(self.split)
+        literal(self.split, "split", Split)
 
     def after(
         self,
@@ -117,16 +129,24 @@ class Adaptive:
             share: αL.
             scale: The Fisher's.
         """
+        value = _checked(step, value)
         if ratio is None:
             return value
+        alpha, share, scale = (
+            number(x, name, infinite=True)
+            for name, x in (("alpha", alpha), ("share", share), ("scale", scale))
+        )
+        if not isinstance(ratio, float):  # NaN is allowed, and counts as a failure
+            ratio = number(ratio, "ratio", infinite=True)
         short = alpha < self.least_alpha and share < self.least_share
-        if not ratio >= self.low or short:  # NaN counts as a failure
+        if not ratio >= self.low or short:
             value *= self.up
         elif ratio > self.high:
             value *= self.down
         return min(max(value, self.floor, self.relative_floor * scale), self.ceiling)
 
 
+@options
 @dataclass(frozen=True, kw_only=True)
 class Fixed:
     """The same λ at every step.
@@ -147,15 +167,15 @@ class Fixed:
 
     def __post_init__(self) -> None:
         """Refuse a negative damping."""
-        if not 0 <= self.start < math.inf:
-            raise InvalidInputError(f"damping must be at least 0, but is {self.start!r}.")
-        _check_split(self.split)
+        keep(self, start=number(self.start, "damping", low=0), reject=_reject(self.reject))
+        literal(self.split, "split", Split)
 
     def after(self, step: int, value: float, **seen: float | None) -> float:
         """Return λ."""
-        return value
+        return _checked(step, value)
 
 
+@options
 @dataclass(frozen=True, kw_only=True)
 class Scheduled:
     """λ as a function of the number of steps taken.
@@ -177,7 +197,9 @@ class Scheduled:
 
     def __post_init__(self) -> None:
         """Refuse a function that does not give a damping."""
-        _check_split(self.split)
+        literal(self.split, "split", Split)
+        keep(self, reject=_reject(self.reject))
+        function(self.schedule, "schedule")
         self._at(0)
 
     @property
@@ -187,20 +209,20 @@ class Scheduled:
 
     def after(self, step: int, value: float, **seen: float | None) -> float:
         """Return λ for the next step, after `step` of them."""
-        return self._at(step)
+        return self._at(integer(step, "step", low=0))
 
     def _at(self, step: int) -> float:
-        damping = float(self.schedule(step))
-        if not 0 <= damping < math.inf:
-            raise InvalidInputError(
-                f"the damping schedule must give λ ≥ 0, but gave {damping} at step {step}."
-            )
-        return damping
+        return number(self.schedule(step), f"the damping schedule at step {step}", low=0)
 
 
 Damping = Adaptive | Fixed | Scheduled
 
 
-def _check_split(split: str) -> None:
-    if split not in get_args(Split):
-        raise InvalidInputError(f"split must be 'pi' or 'equal', but is {split!r}.")
+def _reject(value: Any) -> float:
+    return number(value, "reject", low=0, infinite=True)
+
+
+def _checked(step: Any, value: Any) -> float:
+    """Return λ, if that and the number of steps can be what they are called."""
+    integer(step, "step", low=0)
+    return number(value, "value", low=0)

@@ -2,13 +2,18 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
+from natgrad._checks import dense, describe, require_finite
+from natgrad.errors import InvalidInputError, NatgradError, ShapeError
 from natgrad.likelihoods import Likelihood
+from natgrad.optim.arguments import named, trainable
 from natgrad.optim.blocks import KroneckerBlock
+from natgrad.optim.build import as_factors
 from natgrad.optim.coverage import UncoveredWarning
 from natgrad.optim.factors import Factors
 from natgrad.optim.moments import symmetric
@@ -83,6 +88,7 @@ class Diagnosis:
         return "\n".join(lines)
 
 
+@named
 def diagnose(
     model: Module,
     likelihood: Likelihood,
@@ -101,6 +107,9 @@ def diagnose(
         x: A batch of inputs.
         factors: How the factors are estimated.
 
+    Raises:
+        InvalidInputError: If the model cannot be run on these inputs in training mode.
+
     Example:
         >>> import natgrad as ng
         >>> from torch.nn import Linear, PReLU, Sequential
@@ -109,17 +118,20 @@ def diagnose(
         >>> [layer.name for layer in found.layers], list(found.uncovered)
         (['0', '2'], ['1.weight'])
     """
+    trainable(model, likelihood)
+    _check_inputs(model, x)
     held = [p.grad for p in model.parameters()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWarning)
-        wanted = replace(Factors() if factors is None else factors, keep=True)
+        wanted = replace(as_factors(factors), keep=True)
         precondition = Preconditioner(model, likelihood, factors=wanted)
         try:
             for p in model.parameters():
                 p.grad = None
-            output = model(x)
-            y = likelihood.sample(output.detach(), generator=torch.Generator(output.device))
-            torch.autograd.backward([likelihood(output, y)])
+            with torch.enable_grad():
+                output = _outputs(model, x)
+                y = likelihood.sample(output.detach(), generator=torch.Generator(output.device))
+                torch.autograd.backward([likelihood(output, y)])
             precondition()
         finally:
             precondition.remove()
@@ -141,6 +153,33 @@ def diagnose(
         bytes_per_parameter=total / count,
         refresh=spent / plain if plain else 0.0,
     )
+
+
+def _check_inputs(model: Module, x: Any) -> None:
+    dense(x, "x")
+    if x.ndim == 0 or x.numel() == 0:
+        raise ShapeError(f"x must be a batch of inputs, but has shape {tuple(x.shape)}.")
+    if x.is_floating_point() or x.is_complex():
+        require_finite(x, "x")
+    if not model.training:
+        raise InvalidInputError("the model must be in training mode: call model.train() before.")
+
+
+def _outputs(model: Module, x: Tensor) -> Tensor:
+    """Return the model's outputs, with their graph."""
+    try:
+        output = model(x)
+    except NatgradError:
+        raise
+    except Exception as error:  # a model may fail in any way
+        raise InvalidInputError(
+            f"the model cannot be run on x, {describe(x)}: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(output, Tensor) or not output.requires_grad:
+        raise InvalidInputError(
+            f"the model's output must be a tensor to differentiate, but is {describe(output)}."
+        )
+    return output
 
 
 def _plain_cost(report: LayerReport) -> float:

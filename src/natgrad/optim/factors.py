@@ -1,16 +1,21 @@
 """Running second moments: the Kronecker factors of the Fisher."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from torch import Tensor
 
+from natgrad._checks import ALL_FLOATS, flag, integer, number, tensor
 from natgrad.errors import InvalidInputError
+from natgrad.optim.arguments import keep, literal, options
 from natgrad.optim.layers import Sharing, wide
 from natgrad.optim.moments import Gram
 from natgrad.optim.sources import Source
+from natgrad.optim.states import entries, real
 
 
+@options
 @dataclass(frozen=True, kw_only=True)
 class Factors:
     """How the Kronecker factors are estimated.
@@ -44,23 +49,17 @@ class Factors:
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""
-        if self.source not in get_args(Source):
-            raise InvalidInputError(
-                f"source must be one of {', '.join(get_args(Source))}, but is {self.source!r}."
-            )
-        if self.sharing not in get_args(Sharing):
-            raise InvalidInputError(
-                f"sharing must be 'expand' or 'reduce', but is {self.sharing!r}."
-            )
-        if type(self.samples) is not int or self.samples < 1:
-            raise InvalidInputError(f"samples must be a positive integer, but is {self.samples!r}.")
-        if not self.keep and self.memory != 0:
+        literal(self.source, "source", Source)
+        literal(self.sharing, "sharing", Sharing)
+        flag(self.exact_output, "exact_output")
+        flag(self.keep, "keep")
+        memory = number(self.memory, "memory", low=0, infinite=True)
+        if not self.keep and memory != 0:
             raise InvalidInputError(
                 "keep=False forgets the factors at each step, so memory must be 0, but is "
-                f"{self.memory!r}."
+                f"{memory!r}."
             )
-        if not self.memory >= 0:
-            raise InvalidInputError(f"memory must be at least 0 data, but is {self.memory!r}.")
+        keep(self, samples=integer(self.samples, "samples", low=1), memory=memory)
 
 
 class Factor:
@@ -130,10 +129,7 @@ class Factor:
     def fix(self, matrix: Tensor) -> None:
         """Set the factor for ever."""
         self.set(matrix)
-        self.constant = True
-        diagonal = matrix.diagonal()
-        if bool((diagonal == diagonal[0]).all()) and int(matrix.count_nonzero()) == len(matrix):
-            self.multiple = float(diagonal[0])
+        self.constant, self.multiple = True, _multiple(matrix)
 
     def forget(self) -> None:
         """Free the matrix, unless it is constant."""
@@ -159,8 +155,37 @@ class Factor:
             "past": self._past,
         }
 
-    def load_state_dict(self, state: dict[str, Any], like: Tensor) -> None:
-        """Take a state, on the device of `like` and in its precision, single or wider."""
+    def check_state(
+        self, state: Any, where: str, shape: tuple[int, ...], *, kept: bool = True
+    ) -> None:
+        """Raise unless a state can be loaded.
+
+        Args:
+            state: What may be one.
+            where: Its place in the whole.
+            shape: Of the matrix.
+            kept: Whether a factor that was ever set must be there.
+        """
+        entries(state, where, self.state_dict())
+        version = integer(state["version"], f"{where}.version", low=0)
+        real(state["past"], f"{where}.past", low=0)
+        constant = flag(state["constant"], f"{where}.constant")
+        matrix, rows, multiple = state["matrix"], state["rows"], state["multiple"]
+        if matrix is not None:
+            tensor(matrix, f"{where}.matrix", shape=shape, dtypes=ALL_FLOATS)
+        if rows is not None:
+            tensor(rows, f"{where}.rows", shape=("r", shape[-1]), dtypes=ALL_FLOATS)
+        known = matrix is not None or (rows is not None and len(shape) == 2)
+        if known > (version > 0) or (kept and known < (version > 0)):
+            found = "is there" if known else "is missing"
+            raise InvalidInputError(f"{where}.matrix {found} after {version} changes.")
+        if multiple is not None:
+            real(multiple, f"{where}.multiple", low=0)
+        if (constant and matrix is None) or multiple != (_multiple(matrix) if constant else None):
+            raise InvalidInputError(f"{where}.multiple must be that of a constant matrix.")
+
+    def load_state_dict(self, state: Mapping[str, Any], like: Tensor) -> None:
+        """Take a checked state, on the device of `like` and in its precision, single or wider."""
         dtype = wide(like.detach()).dtype
         self._matrix, self.rows = (
             None if kept is None else kept.to(like.device, dtype, copy=True)
@@ -168,3 +193,10 @@ class Factor:
         )
         self.multiple, self.constant = state["multiple"], state["constant"]
         self.version, self._past, self.change = state["version"], state["past"], None
+
+
+def _multiple(matrix: Tensor) -> float | None:
+    """Return c if a matrix is c times the identity."""
+    diagonal = matrix.diagonal()
+    same = matrix.ndim == 2 and bool((diagonal == diagonal[0]).all())
+    return float(diagonal[0]) if same and int(matrix.count_nonzero()) == len(matrix) else None

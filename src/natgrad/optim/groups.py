@@ -1,13 +1,14 @@
 """Groups of parameters with a learning rate and a weight decay of their own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import describe, number, refuse_unknown
+from natgrad.errors import DtypeError, InvalidInputError
 
 OPTIONS = ("lr", "weight_decay")
 
@@ -30,14 +31,20 @@ def divide(
     """
     left = {p: None for p in trainable}
     made: list[dict[str, Any]] = []
-    for group in groups or ():
-        for option in group:
-            if option not in ("params", *OPTIONS):
-                raise InvalidInputError(
-                    f"a group has params, {' and '.join(OPTIONS)}, but got {option!r}."
-                )
-        params = group["params"]
-        params = [params] if isinstance(params, Tensor) else list(params)
+    for i, group in enumerate(_listed(groups)):
+        where = f"groups[{i}]"
+        if not isinstance(group, Mapping) or "params" not in group:
+            raise DtypeError(
+                f"{where} must be a mapping with 'params', but is {describe(group)}; try "
+                "{'params': [...], 'lr': 0.1}."
+            )
+        refuse_unknown(group, ("params", *OPTIONS), where)
+        own_options = {
+            name: number(group[name], f"{where}[{name!r}]", low=0)
+            for name in OPTIONS
+            if name in group
+        }
+        params = _parameters(group["params"], where)
         own = [p for p in params if p.requires_grad]
         strangers = [p for p in own if p not in left]
         if strangers:
@@ -46,10 +53,33 @@ def divide(
             )
         for p in own:
             del left[p]
-        made.append({**group, "params": own})
+        made.append({**own_options, "params": own})
     if left:
         made.append({"params": list(left)})
     return [group for group in made if group["params"]]
+
+
+def _listed(groups: Any) -> Sequence[Any]:
+    if groups is None:
+        return ()
+    if isinstance(groups, Sequence) and not isinstance(groups, (str, bytes)):
+        return groups
+    raise DtypeError(
+        f"groups must be a list of mappings, but is {describe(groups)}; try "
+        "[{'params': [...], 'lr': 0.1}]."
+    )
+
+
+def _parameters(params: Any, where: str) -> list[Tensor]:
+    """Return the parameters of a group: one, or any iterable of them."""
+    found = [params] if isinstance(params, Tensor) or not isinstance(params, Iterable) else params
+    found = list(found)
+    for p in found:
+        if not isinstance(p, Tensor):
+            raise DtypeError(
+                f"{where}['params'] must hold parameters of the model, but there is {describe(p)}."
+            )
+    return found
 
 
 def rates(groups: Sequence[Mapping[str, Any]]) -> tuple[float, dict[Tensor, float] | None]:

@@ -14,24 +14,20 @@ Measured in float32 for n = 400…2000; LAPACK runs far off its bound at these s
 """
 
 import math
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from natgrad.linalg import cholesky, default_rtol
 from natgrad.linalg.lstsq import widen
-from natgrad.optim.factors import Factor
-from natgrad.optim.layers import wide
-from natgrad.optim.moments import FEW_ROWS, symmetric
+from natgrad.optim.moments import symmetric
 
 Solver = Literal["auto", "cholesky", "eigen", "woodbury", "low_rank"]
 
-# The ridge inside an updated inverse may differ from the one wanted by this factor either way; by
-# the larger one while the updates since the last factorisation have cost less than another.
-_RIDGE_SLACK, _EARLY_SLACK = 2.0, 10.0
-# Cost of a factorisation in units of n² times rows, over that of an update: 2.4 / 10.5.
-_WORTH = 0.23
+# How far a corrected product may be off along an eigenvector, relatively.
+_CORRECTED = 0.01
 
 
 class Inverse(Protocol):
@@ -175,12 +171,13 @@ def by_eigen(matrix: Tensor, ridge: float, power: float = -1.0) -> Tensor:
 def from_eigen(values: Tensor, vectors: Tensor, ridge: float, power: float = -1.0) -> Tensor:
     """Return (Λ + γI)^power from Λ's eigenvalues and eigenvectors."""
     cut = default_rtol(values.shape[-1], dtype=values.dtype) * values[..., -1:]
-    values = _power(torch.where(values > cut, values, 0.0) + ridge, power)
+    values = power_of(torch.where(values > cut, values, 0.0) + ridge, power)
     out: Tensor = (vectors * values[..., None, :]) @ vectors.mT
     return out
 
 
-def _power(values: Tensor, power: float) -> Tensor:
+def power_of(values: Tensor, power: float) -> Tensor:
+    """Return values to a power, zero where they are not positive."""
     return torch.where(values > 0, values**power, 0.0)
 
 
@@ -205,6 +202,40 @@ def by_woodbury(inverse: Tensor, rows: Tensor, weight: float) -> Tensor:
     return kept.addmm_(half.mT, half, alpha=-1.0)
 
 
+def corrected(
+    product: Callable[[Tensor], Tensor], g: Tensor, ridge: float, wanted: float
+) -> Tensor:
+    """Return (M + γI)⁻¹ g, within 1 % along every eigenvector, from products with (M + γ₀I)⁻¹.
+
+    With X = (M + γ₀I)⁻¹ and δ = γ − γ₀ the answer y solves (I + δX) y = X g, whose eigenvalues lie
+    between 1 and γ/γ₀: Chebyshev's iteration knows its bounds, and needs no inner products. With k
+    more products the error is at most 1/T of degree k + 1 at (γ + γ₀)/|γ − γ₀|. So there are none
+    up to γ/γ₀ = 1.02, one up to 1.32, two up to 1.99, three up to 2.97.
+
+    Args:
+        product: g ↦ X g, or g X.
+        g: A vector or matrix.
+        ridge: γ₀ > 0.
+        wanted: γ > 0.
+
+    Example:
+        >>> g = torch.ones(2, dtype=torch.float64)
+        >>> values = torch.tensor([0.0, 3.0], dtype=torch.float64)
+        >>> corrected(lambda v: v / (values + 1.0), g, 1.0, 1.5) * (values + 1.5)
+        tensor([1.0021, 1.0021], dtype=torch.float64)
+    """
+    middle, half = (wanted / ridge + 1) / 2, abs(wanted / ridge - 1) / 2
+    residual = product(g)
+    found = step = residual / middle
+    first = turn = left = half / middle  # left: 1/T
+    while left > _CORRECTED:
+        residual = residual - step - (wanted - ridge) * product(step)
+        before, turn = turn, 1 / (2 / first - turn)
+        step = turn * before * step + 2 * turn / half * residual
+        found, left = found + step, left * turn
+    return found
+
+
 def by_low_rank(matrix: Tensor, ridge: float, rank: int) -> LowRank:
     """Return (Λ + γI)⁻¹ with the `rank` leading eigenvectors, the rest by their mean.
 
@@ -221,167 +252,3 @@ def by_low_rank(matrix: Tensor, ridge: float, rank: int) -> LowRank:
     tail = max(float(full.diagonal().sum() - values.sum()), 0.0) / max(n - rank, 1)
     rest = 1 / (tail + ridge)
     return LowRank(vectors, 1 / (values + ridge) - rest, rest)
-
-
-class Keeper:
-    """(Λ + γI)^power of one factor, remade when the factor or γ has changed.
-
-    With the solver `auto`, a factor that changed by few rows updates the last inverse by the
-    Woodbury identity; the identity keeps Λ's average *and* the ridge, which shrinks by 1 − w each
-    time. So the ridge inside is known, and once it is off the one wanted by a factor of two, either
-    because it has shrunk or because the damping has adapted, the factor is factorised anew: an
-    update at Sherman–Morrison's price that follows an adaptive damping. While the updates since the
-    last factorisation have cost less than the next would, a factor of ten is allowed: so single
-    data, each of which moves the damping, do not pay for a factorisation each.
-
-    A factor that is constant for ever is decomposed once, whatever the damping does. That of one
-    row alone needs no matrix.
-
-    Args:
-        solver: Which method; `auto` chooses by cost.
-        power: −1, or −½ for whitening.
-        rank: Rank of `low_rank`; None for a sixteenth of the side.
-    """
-
-    def __init__(
-        self, solver: Solver = "auto", *, power: float = -1.0, rank: int | None = None
-    ) -> None:
-        self.solver, self.power, self.rank = solver, power, rank
-        self.inverse: Inverse | None = None
-        self.ridge = 0.0
-        self.used: str = ""
-        self._version, self._updates = -1, 0
-        self._eigen: tuple[Tensor, Tensor] | None = None
-
-    def refresh(self, factor: Factor, ridge: float, *, here: bool = True) -> bool:
-        """Bring the inverse up to date.
-
-        Args:
-            factor: Λ.
-            ridge: γ.
-            here: Whether to compute a dense one; otherwise only make room for it.
-
-        Returns:
-            Whether there is a dense one that another process may have to be given.
-        """
-        if self._version == factor.version and self.ridge == ridge:
-            return False
-        self.used = self._choose(factor, ridge)
-        dense = self.used not in ("multiple", "diagonal", "low_rank", "row")
-        if self.used == "woodbury":
-            assert factor.change is not None
-            assert isinstance(self.inverse, Dense)
-            rows, weight = factor.change
-            if here:
-                self.inverse = Dense(by_woodbury(self.inverse.matrix, rows, weight))
-            self.ridge *= 1 - weight
-            self._updates += len(rows)
-        else:
-            self.inverse = self._remade(factor, ridge, room=dense and not here)
-            self.ridge, self._updates = ridge, 0
-        self._version = factor.version
-        return dense
-
-    def _remade(self, factor: Factor, ridge: float, *, room: bool) -> Inverse:
-        if self.used == "row":
-            assert factor.rows is not None
-            return Row(factor.rows.mT, ridge)
-        matrix = factor.matrix
-        assert matrix is not None
-        if room:
-            return Dense(torch.empty_like(matrix))
-        if self.used == "multiple":
-            assert factor.multiple is not None
-            return Multiple((factor.multiple + ridge) ** self.power)
-        if self.used == "diagonal":
-            return Diagonal(_power(matrix + ridge, self.power))
-        if self.used == "constant":
-            if self._eigen is None:
-                self._eigen = torch.linalg.eigh(matrix)
-            values, vectors = self._eigen
-            return Dense(from_eigen(values, vectors, ridge, self.power))
-        if self.used == "eigen":
-            return Dense(by_eigen(matrix, ridge, self.power))
-        if self.used == "low_rank":
-            rank = max(1, len(matrix) // 16) if self.rank is None else self.rank
-            return by_low_rank(matrix, ridge, rank)
-        return Dense(by_cholesky(matrix, ridge))
-
-    def _choose(self, factor: Factor, ridge: float) -> str:
-        if factor.multiple is not None:
-            return "multiple"
-        if factor.rows is not None and len(factor.rows) == 1 and self._single(ridge):
-            return "row"
-        assert factor.matrix is not None
-        if factor.matrix.ndim == 1:
-            return "diagonal"
-        if factor.constant:
-            return "constant"
-        if self.power != -1 or ridge == 0:
-            return "eigen"
-        if self.solver in ("auto", "woodbury") and self._updatable(factor, ridge):
-            return "woodbury"
-        if self.solver == "low_rank" and factor.matrix.ndim == 3:
-            return "cholesky"
-        return self.solver if self.solver in ("eigen", "low_rank") else "cholesky"
-
-    def _single(self, ridge: float) -> bool:
-        return self.power == -1 and ridge > 0 and self.solver in ("auto", "woodbury")
-
-    def _updatable(self, factor: Factor, ridge: float) -> bool:
-        if factor.change is None or factor.version != self._version + 1:
-            return False
-        rows, weight = factor.change
-        if not isinstance(self.inverse, Dense):
-            return False
-        if self.solver == "auto" and len(rows) > FEW_ROWS * rows.shape[1]:
-            return False
-        inside = self.ridge * (1 - weight)
-        early = self._updates + len(rows) < _WORTH * rows.shape[1]
-        slack = _EARLY_SLACK if early else _RIDGE_SLACK
-        return ridge / slack <= inside <= ridge * slack
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return tensors and numbers."""
-        kind = ""
-        data: dict[str, Tensor | float] = {}
-        if isinstance(self.inverse, Multiple):
-            kind, data = "multiple", {"value": self.inverse.value}
-        elif isinstance(self.inverse, Dense):
-            kind, data = "dense", {"matrix": self.inverse.matrix}
-        elif isinstance(self.inverse, Diagonal):
-            kind, data = "diagonal", {"values": self.inverse.values}
-        elif isinstance(self.inverse, Row):
-            kind, data = "row", {"x": self.inverse.x, "ridge": self.inverse.ridge}
-        elif isinstance(self.inverse, LowRank):
-            kind = "low_rank"
-            data = {
-                "vectors": self.inverse.vectors,
-                "values": self.inverse.values,
-                "rest": self.inverse.rest,
-            }
-        return {
-            "kind": kind,
-            "data": data,
-            "ridge": self.ridge,
-            "version": self._version,
-            "updates": self._updates,
-        }
-
-    def load_state_dict(self, state: dict[str, Any], like: Tensor) -> None:
-        """Take a state, on the device of `like` and in its precision, single or wider."""
-        dtype = wide(like.detach()).dtype
-        data = {
-            key: value.to(like.device, dtype, copy=True) if isinstance(value, Tensor) else value
-            for key, value in state["data"].items()
-        }
-        kinds = {
-            "multiple": Multiple,
-            "dense": Dense,
-            "diagonal": Diagonal,
-            "low_rank": LowRank,
-            "row": Row,
-        }
-        self.inverse = kinds[state["kind"]](**data) if state["kind"] else None
-        self.ridge, self._version = state["ridge"], state["version"]
-        self._updates, self._eigen = state["updates"], None

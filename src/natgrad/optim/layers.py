@@ -48,6 +48,12 @@ class Layer(ABC):
         return len(self.weight), self.fan_in + (self.bias is not None)
 
     @property
+    def factor_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of Λ and Λ̃."""
+        *stack, n_out, n_in = self.shape
+        return (*stack, n_in, n_in), (*stack, n_out, n_out)
+
+    @property
     def named(self) -> dict[str, Parameter]:
         """Return the parameters that W̄ is made of, by their names in the model."""
         prefix = f"{self.name}." if self.name else ""

@@ -8,6 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from natgrad._checks import ALL_FLOATS, integer, tensor
+from natgrad.errors import InvalidInputError
+from natgrad.optim.states import entries, real
+
 # Weight of the latest length in the average that steps may not exceed.
 _LATEST = 0.1
 
@@ -113,23 +117,40 @@ class Momentum:
         self._mu = min(self.factor, max(0.0, 1 - length))
 
     def state_dict(self, names: Mapping[Tensor, str]) -> dict[str, Any]:
-        """Return the averages by name, and numbers."""
+        """Return the averages by name, None where there was no gradient yet, and numbers."""
         return {
             "weight": self.weight,
             "mu": self._mu,
             "total": self._total,
             "lengths": self._lengths,
             "log": self._log,
-            "values": {names[p]: value for p, value in self.values.items()},
+            "values": {name: self.values.get(p) for p, name in names.items()},
         }
 
-    def load_state_dict(self, state: dict[str, Any], names: Mapping[Tensor, str]) -> None:
-        """Take a state."""
+    def check_state(self, state: Any, where: str, names: Mapping[Tensor, str]) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, ("weight", "mu", "total", "lengths", "log", "values"))
+        weight = real(state["weight"], f"{where}.weight", low=0)
+        real(state["mu"], f"{where}.mu", low=0, high=1)
+        real(state["total"], f"{where}.total")
+        real(state["log"], f"{where}.log")
+        integer(state["lengths"], f"{where}.lengths", low=0)
+        values = entries(state["values"], f"{where}.values", names.values())
+        for p, name in names.items():
+            if values[name] is not None:
+                path = f"{where}.values.{name}"
+                tensor(values[name], path, shape=tuple(p.shape), dtypes=ALL_FLOATS, empty=True)
+        if weight and all(value is None for value in values.values()):
+            raise InvalidInputError(f"{where}.values must hold an average of weight {weight:g}.")
+
+    def load_state_dict(self, state: Mapping[str, Any], names: Mapping[Tensor, str]) -> None:
+        """Take a checked state."""
+        self.reset()
         self.weight, self._mu, self._total = state["weight"], state["mu"], state["total"]
         self._lengths, self._log = state["lengths"], state["log"]
         kept = {name: p for p, name in names.items()}
         self.values = {
             kept[name]: torch.empty_like(kept[name]).copy_(value)
             for name, value in state["values"].items()
-            if name in kept
+            if value is not None
         }

@@ -1,5 +1,6 @@
 """The optimizer: an adaptor between a training loop and the natural gradient."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -9,12 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from natgrad._checks import function, integer, number, refuse_unknown
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim.adaptation import Adaptation
-from natgrad.optim.averaging import WeightAverage
+from natgrad.optim.arguments import check_generator, named, trainable
+from natgrad.optim.averaging import Backup, WeightAverage
 from natgrad.optim.batch import Batch
-from natgrad.optim.build import Method, as_damping, check
+from natgrad.optim.build import Method, as_damping, as_factors, as_step_length, check_options
 from natgrad.optim.core import Core
 from natgrad.optim.damping import Adaptive, Damping
 from natgrad.optim.factors import Factors
@@ -22,8 +25,10 @@ from natgrad.optim.groups import decay, divide, rates
 from natgrad.optim.inverses import Solver
 from natgrad.optim.momentum import Momentum
 from natgrad.optim.ruler import Ruler
+from natgrad.optim.scaling import unscaled
+from natgrad.optim.states import check_whole, checked
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.steplength import EqualShare, Quadratic, StepLength
+from natgrad.optim.steplength import EqualShare, StepLength
 from natgrad.optim.trial import Closure, Trial, mean_loss
 
 
@@ -95,10 +100,11 @@ class NGD(torch.optim.Optimizer):
     # Tells a GradScaler to leave the gradients scaled: the optimizer knows the loss's scale.
     _step_supports_amp_scaling = True
 
+    @named
     def __init__(
         self,
         model: Module,
-        likelihood: Likelihood,
+        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         lr: float = 1.0,
         weight_decay: float = 0.0,
@@ -115,17 +121,20 @@ class NGD(torch.optim.Optimizer):
         strict: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        params = check(model, likelihood, lr, weight_decay, refresh, method, solver, reduction)
-        if not (isinstance(momentum, (int, float)) and 0 <= momentum < 1):
-            raise InvalidInputError(
-                f"momentum must be at least 0 and less than 1, but is {momentum!r}."
-            )
-        defaults = {"lr": float(lr), "weight_decay": float(weight_decay)}
+        params = trainable(model, likelihood)
+        defaults = {
+            "lr": number(lr, "lr", low=0, low_open=True),
+            "weight_decay": number(weight_decay, "weight_decay", low=0),
+        }
+        momentum = number(momentum, "momentum", low=0, high=1, high_open=True)
+        if weight_average is not None:
+            weight_average = number(weight_average, "weight_average", low=0, low_open=True)
+        self.step_length, self.damping = as_step_length(step_length), as_damping(damping)
+        self.factors, split = as_factors(factors), self.damping.split
+        refresh = check_options(refresh, method, solver, split, reduction, strict)
+        check_generator(generator, params[0])
         super().__init__(divide(model, params, groups), defaults)
         self.model, self.likelihood = model, likelihood
-        self.step_length = Quadratic() if step_length is None else step_length
-        self.damping = as_damping(damping)
-        self.factors = Factors() if factors is None else factors
         self.refresh_every, self.method = refresh, method
         self.statistics = StepStatistics()
         self.scaler: torch.amp.GradScaler | None = None
@@ -136,7 +145,7 @@ class NGD(torch.optim.Optimizer):
             refresh=refresh,
             method=method,
             solver=solver,
-            split=self.damping.split,
+            split=split,
             reduction=reduction,
             strict=strict,
             generator=generator,
@@ -149,14 +158,16 @@ class NGD(torch.optim.Optimizer):
         )
         params = self._params()
         self._average = None if weight_average is None else WeightAverage(params, weight_average)
-        self._place = {p: torch.empty_like(p) for p in params}
+        self._backup = Backup(params)
+        self._names = [self._core.structure.names[p] for p in params]
         self._adaptation = Adaptation(self.damping)
 
     @classmethod
+    @named
     def published(
         cls,
         model: Module,
-        likelihood: Likelihood,
+        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         lr: float = 1.0,
         damping: float = 0.1,
@@ -186,7 +197,11 @@ class NGD(torch.optim.Optimizer):
             >>> optimizer.damping.split, optimizer.factors.memory, optimizer.refresh_every
             ('equal', 0.0, 1)
         """
-        double = next(model.parameters()).dtype == torch.float64
+        double = trainable(model, likelihood)[0].dtype == torch.float64
+        refuse_unknown(options, ["samples", *inspect.signature(cls).parameters], "NGD.published")
+        samples = integer(samples, "samples", low=1)
+        if options.get("factors") is not None and samples != 1:
+            raise InvalidInputError("samples and factors were both given: name Factors(samples=…).")
         floor = (1e-10 if double else 1e-8) if floor is None else floor
         rule = Adaptive(
             start=damping,
@@ -218,10 +233,13 @@ class NGD(torch.optim.Optimizer):
 
         Raises:
             NonFiniteError: If loss or gradient is NaN or infinite; the weights are untouched.
-            InvalidInputError: If the criterion was not called on the model's outputs.
+            InvalidInputError: If the criterion was not called on the model's outputs, or the model
+                has changed since the optimizer was constructed.
         """
+        self._core.structure.check()
         loss = None
         if closure is not None:
+            function(closure, "closure")
             with torch.enable_grad():
                 loss = closure()
         capture = self._core.capture
@@ -229,12 +247,12 @@ class NGD(torch.optim.Optimizer):
             capture.clear()
             self.statistics = StepStatistics(step=self._core.steps, notes=["skipped: overflow"])
             return loss
-        batch = self._core.batch(self._unscaled())
+        batch = self._core.batch(unscaled(self, foreign=self._core.foreign))
         stats = StepStatistics(
             step=self._core.steps + 1, damping=self._adaptation.value, refreshed=capture.wanted
         )
         self.statistics, capture.paused = stats, True
-        off = torch.autocast(next(iter(self._place)).device.type, enabled=False)
+        off = torch.autocast(self._params()[0].device.type, enabled=False)
         try:
             stats.loss = batch.loss()
             if stats.loss is None and loss is not None:
@@ -248,7 +266,9 @@ class NGD(torch.optim.Optimizer):
     def _step(self, batch: Batch, closure: Closure | None, stats: StepStatistics) -> None:
         norms = self._core.renew(batch, stats.damping, self._params(), stats)
         rate, own = rates(self.param_groups)
-        momentum = None if self._single(batch) else self._momentum
+        # A single sample keeps its rank-one form while there is no average to spoil it.
+        single = batch.n == 1 and self._momentum is not None and not self._momentum.values
+        momentum = None if single else self._momentum
         average = momentum.averaged(self._params(), batch.total) if momentum else nullcontext()
         with average:
             direction = self._core.direction(batch, None if momentum else norms, stats)
@@ -258,12 +278,12 @@ class NGD(torch.optim.Optimizer):
             direction.meet(batch.total)
         disturbed = [] if isinstance(self.step_length, EqualShare) else direction.disturbed
         kept = direction.params if stats.refreshed else disturbed
-        self._save(kept)
+        self._backup.save(kept)
         try:
             with stats.timed("length"):
                 model = self._trial.lengthen(batch, direction, rate, stats)
         finally:
-            self._restore(disturbed)
+            self._backup.restore(disturbed)
         with stats.timed("update"):
             direction.move(stats.length)
         ratio = None
@@ -275,7 +295,7 @@ class NGD(torch.optim.Optimizer):
             ratio, stats, since=self._core.since, depth=direction.depth, scale=scale
         )
         if stats.rejected:
-            self._restore(kept)
+            self._backup.restore(kept)
         else:
             decay(self.param_groups)
         (due,) = batch.world.sum([stale])  # processes must agree, and may differ in the last bit
@@ -288,34 +308,6 @@ class NGD(torch.optim.Optimizer):
             momentum.advance(1.0 if lost else stats.length * part)
         if self._average is not None:
             self._average.update(self._params())
-
-    def _single(self, batch: Batch) -> bool:
-        """Return whether the batch has one datum, and there is no average to spoil its form."""
-        return batch.n == 1 and self._momentum is not None and not self._momentum.values
-
-    def _unscaled(self) -> float:
-        """Return what the gradients were divided by since the criterion's scale was noted."""
-        scale = getattr(self, "grad_scale", None)  # a GradScaler's, if it left them scaled
-        if self._core.foreign:  # whose scale nobody has noted
-            return 1.0 if scale is None else 1.0 / float(scale)
-        if not hasattr(self, "found_inf") or scale is not None:
-            return 1.0
-        if self.scaler is None:
-            raise InvalidInputError(
-                "the gradients were unscaled by a GradScaler that the optimizer does not know: set "
-                "optimizer.scaler = scaler, or leave out unscale_."
-            )
-        return float(self.scaler.get_scale())
-
-    def _save(self, params: list[Tensor]) -> None:
-        """Copy parameters into buffers that stay."""
-        if params:
-            torch._foreach_copy_([self._place[p] for p in params], params)
-
-    def _restore(self, params: list[Tensor]) -> None:
-        """Put back what was saved."""
-        if params:
-            torch._foreach_copy_(params, [self._place[p] for p in params])
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -349,7 +341,7 @@ class NGD(torch.optim.Optimizer):
         """Refuse another group after construction: the optimizer follows the whole model.
 
         Raises:
-            UnsupportedError: Always, after construction.
+            UnsupportedError: Always.
         """
         if "_core" in self.__dict__:
             raise UnsupportedError(
@@ -359,54 +351,48 @@ class NGD(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything a resumed run needs, layers keyed by module name; no pickled objects.
-
-        The generator's state is in it, so that a run continues bit for bit.
-        """
+        """Return all that a run needs to resume bit for bit, layers by name; no pickled objects."""
         state = super().state_dict()
-        average, momentum = self._average, self._momentum
         state["natural"] = {
             **self._core.state_dict(),
             **self._adaptation.state_dict(),
             "ruler": self._ruler.state_dict(),
-            "average": None if average is None else average.state_dict(self._names()),
-            "momentum": None if momentum is None else momentum.state_dict(self._by_name()),
         }
+        for part, own, names in self._optional():
+            state["natural"][part] = None if own is None else own.state_dict(names)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the state of another run with the same model and options.
 
         Raises:
-            InvalidInputError: If the state is not one of NGD's, or of another model.
+            InvalidInputError: If it does not fit in any part; nothing is loaded then.
         """
-        state = state_dict.get("natural")
-        if state is None:
-            raise InvalidInputError(
-                "this state_dict has no key 'natural': it was saved by another optimizer."
-            )
-        if missing := self.state_dict()["natural"].keys() - state.keys():
-            raise InvalidInputError(
-                f"this state_dict lacks {', '.join(sorted(missing))}: it was saved by another "
-                "version of natgrad. Load the model's weights, and begin with a new NGD."
-            )
+        checked(lambda: self._check_state(state_dict))
+        state = state_dict["natural"]
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
         self._core.load_state_dict(state)
         self._adaptation.load_state_dict(state)
         self._ruler.load_state_dict(state["ruler"])
-        if self._average is not None and state["average"] is not None:
-            self._average.load_state_dict(state["average"], self._names())
-        if self._momentum is not None:
-            self._momentum.reset()
-            if state["momentum"] is not None:
-                self._momentum.load_state_dict(state["momentum"], self._by_name())
+        for part, own, names in self._optional():
+            if own is not None:
+                own.load_state_dict(state[part], names)
+
+    def _check_state(self, saved: Any) -> None:
+        state = check_whole(saved, self.param_groups, self.state_dict()["natural"])
+        self._core.check_state(state, "natural")
+        self._adaptation.check_state(state, "natural")
+        self._ruler.check_state(state["ruler"], "natural.ruler", state["steps"])
+        for part, own, names in self._optional():
+            if own is not None:
+                own.check_state(state[part], f"natural.{part}", names)
+            elif state[part] is not None:
+                raise InvalidInputError(f"natural.{part} must be None, as in this optimizer.")
+
+    def _optional(self) -> list[tuple[str, Any, Any]]:
+        """Return the parts that not every optimizer has, with the names that their states need."""
+        names = self._core.structure.names
+        return [("average", self._average, self._names), ("momentum", self._momentum, names)]
 
     def _params(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
-
-    def _names(self) -> list[str]:
-        names = self._by_name()
-        return [names[p] for p in self._params()]
-
-    def _by_name(self) -> dict[Tensor, str]:
-        return {p: name for name, p in self._core.model.named_parameters()}

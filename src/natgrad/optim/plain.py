@@ -1,9 +1,12 @@
 """Parameters without Kronecker factors: plain gradient steps of a safe length."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 from torch.nn import Parameter
+
+from natgrad.optim.states import entries, real
 
 
 class PlainBlock:
@@ -52,7 +55,16 @@ class PlainBlock:
         """Return three numbers."""
         return {"trace": self.trace, "past": self._past, "damping": self._damping}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state."""
+    @staticmethod
+    def check_state(state: Any, where: str) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, ("trace", "past", "damping"))
+        real(state["damping"], f"{where}.damping", low=0)
+        past = real(state["past"], f"{where}.past", low=0)
+        if state["trace"] is not None or past:
+            real(state["trace"], f"{where}.trace", low=0)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
         self.trace, self._past = state["trace"], state["past"]
         self._damping = state["damping"]

@@ -5,13 +5,15 @@ from typing import Any
 import torch
 from torch.nn import Module
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import number
 from natgrad.likelihoods import Likelihood, Reduction
-from natgrad.optim.build import check
+from natgrad.optim.arguments import check_generator, named, trainable
+from natgrad.optim.build import as_factors, check_options
 from natgrad.optim.core import Core
 from natgrad.optim.damping import Split
 from natgrad.optim.factors import Factors
 from natgrad.optim.inverses import Solver
+from natgrad.optim.states import checked, entries, real
 from natgrad.optim.statistics import StepStatistics
 
 
@@ -52,10 +54,11 @@ class Preconditioner:
         True
     """
 
+    @named
     def __init__(
         self,
         model: Module,
-        likelihood: Likelihood,
+        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         damping: float = 0.01,
         factors: Factors | None = None,
@@ -66,14 +69,15 @@ class Preconditioner:
         strict: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        self.params = check(model, likelihood, 1.0, 0.0, refresh, "kronecker", solver, reduction)
-        if not damping > 0:
-            raise InvalidInputError(f"damping must be positive, but is {damping!r}.")
-        self.damping, self.statistics = float(damping), StepStatistics()
+        self.params = trainable(model, likelihood)
+        self.damping = number(damping, "damping", low=0, low_open=True)
+        refresh = check_options(refresh, "kronecker", solver, split, reduction, strict)
+        check_generator(generator, self.params[0])
+        self.statistics = StepStatistics()
         self._core = Core(
             model,
             likelihood,
-            factors=Factors() if factors is None else factors,
+            factors=as_factors(factors),
             refresh=refresh,
             method="kronecker",
             solver=solver,
@@ -89,8 +93,10 @@ class Preconditioner:
 
         Raises:
             NonFiniteError: If loss or gradient is NaN or infinite; `.grad` is untouched.
-            InvalidInputError: If the criterion was not called on the model's outputs.
+            InvalidInputError: If the criterion was not called on the model's outputs, or the model
+                has changed since.
         """
+        self._core.structure.check()
         batch, capture = self._core.batch(), self._core.capture
         stats = StepStatistics(
             step=self._core.steps + 1, damping=self.damping, refreshed=capture.wanted
@@ -116,6 +122,16 @@ class Preconditioner:
         return self._core.state_dict() | {"damping": self.damping}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the state of another run with the same model and options."""
+        """Take the state of another run with the same model and options.
+
+        Raises:
+            InvalidInputError: If the state does not fit; nothing is loaded then.
+        """
+        checked(lambda: self._check_state(state))
         self._core.load_state_dict(state)
         self.damping = state["damping"]
+
+    def _check_state(self, state: Any) -> None:
+        entries(state, "it", self.state_dict())
+        real(state["damping"], "damping", low=0, low_open=True)
+        self._core.check_state(state, "it")

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim.batch import Batch
 from natgrad.optim.blocks import DiagonalBlock, KroneckerBlock
@@ -14,10 +15,12 @@ from natgrad.optim.chain import Chain
 from natgrad.optim.coverage import Coverage
 from natgrad.optim.direction import Direction, Part
 from natgrad.optim.factors import Factor
-from natgrad.optim.inverses import Dense, Keeper
+from natgrad.optim.inverses import Dense
+from natgrad.optim.keeper import Keeper
 from natgrad.optim.layers import wide
 from natgrad.optim.plain import PlainBlock
 from natgrad.optim.ranks import World
+from natgrad.optim.states import entries
 
 
 class BlockDiagonal:
@@ -172,14 +175,33 @@ class BlockDiagonal:
             "sigma": self._sigma.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state, which may have dropped layers since."""
+    def check_state(self, state: Any, where: str) -> None:
+        """Raise unless a state can be loaded; it may have dropped layers since."""
+        entries(state, where, self.state_dict())
+        layers, plain = state["layers"], state["plain"]
+        kept = [name for name in self.blocks if isinstance(layers, Mapping) and name in layers]
+        lost = [block.layer.named for name, block in self.blocks.items() if name not in kept]
+        others = [*self.plain, *(name for named in lost for name in named)]
+        dropped = isinstance(plain, Mapping) and all(name in plain for name in others)
+        entries(layers, f"{where}.layers", kept if dropped else self.blocks)
+        entries(plain, f"{where}.plain", others)
+        for name in kept:
+            self.blocks[name].check_state(layers[name], f"{where}.layers.{name}")
+        for name in others:
+            PlainBlock.check_state(plain[name], f"{where}.plain.{name}")
+        first = next(iter(self.blocks.values()), None)
+        shape = (0, 0) if first is None else first.layer.factor_shapes[0]
+        self._sigma.check_state(state["sigma"], f"{where}.sigma", shape)
+        if self.chain is None and state["sigma"]["version"] > 0:
+            raise InvalidInputError(f"{where}.sigma must be empty without source='propagated'.")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
         for name in [name for name in self.blocks if name not in state["layers"]]:
             self._drop(name)
         for name, block in self.blocks.items():
             block.load_state_dict(state["layers"][name])
         for name, plain in self.plain.items():
             plain.load_state_dict(state["plain"][name])
-        like = next(iter(self.coverage.layers.values())).weight if self.coverage.layers else None
-        if like is not None:
-            self._sigma.load_state_dict(state["sigma"], like)
+        if self.chain is not None:
+            self._sigma.load_state_dict(state["sigma"], self.chain.layers[0].weight)

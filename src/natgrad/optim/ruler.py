@@ -1,15 +1,19 @@
 """Measures the quadratic model along a direction, by running the model again."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from natgrad._checks import describe, flag, integer
+from natgrad.errors import DtypeError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim.batch import Batch, Piece
 from natgrad.optim.capture import Call
 from natgrad.optim.direction import Direction, Part
+from natgrad.optim.states import entries
 from natgrad.optim.steplength import EqualShare, PerLayer, Quadratic, QuadraticModel, StepLength
 
 
@@ -120,8 +124,22 @@ class Ruler:
         """Return what was tried."""
         return {"rows": self.rows, "each": self.each, "cuts": self.cuts, "alone": self.alone}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state."""
+    def check_state(self, state: Any, where: str, steps: int) -> None:
+        """Raise unless a state after so many steps can be loaded."""
+        entries(state, where, self.state_dict())
+        if state["rows"] is not None or steps:
+            integer(state["rows"], f"{where}.rows", low=-1)
+        integer(state["each"], f"{where}.each", low=0)
+        flag(state["alone"], f"{where}.alone")
+        cuts = state["cuts"]
+        if not isinstance(cuts, list):
+            raise DtypeError(f"{where}.cuts must be a list of arguments, but is {describe(cuts)}.")
+        for cut in cuts:
+            if not isinstance(cut, str):
+                integer(cut, f"a member of {where}.cuts", low=0)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
         self.rows, self.each = state["rows"], state["each"]
         self.cuts, self.alone = list(state["cuts"]), state["alone"]
 

@@ -3,10 +3,12 @@
 import math
 from dataclasses import dataclass
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import integer
+from natgrad.optim.arguments import keep, options
 from natgrad.optim.batch import Piece
 
 
+@options
 @dataclass(frozen=True)
 class EqualShare:
     """Step length lr/L: each of L layers takes an equal share, [BLH18] (20).
@@ -17,6 +19,7 @@ class EqualShare:
     """
 
 
+@options
 @dataclass(frozen=True, kw_only=True)
 class Quadratic:
     """Step length lr·α with α = gᵀd / dᵀ(F + λ)d, the minimum of the quadratic model along d.
@@ -38,10 +41,10 @@ class Quadratic:
 
     def __post_init__(self) -> None:
         """Refuse an empty sample."""
-        if type(self.rows) is not int or self.rows < 1:
-            raise InvalidInputError(f"rows must be a positive integer, but is {self.rows!r}.")
+        keep(self, rows=integer(self.rows, "rows", low=1))
 
 
+@options
 @dataclass(frozen=True, kw_only=True)
 class PerLayer(Quadratic):
     """A length for every layer: the minimum of the quadratic model over all of them together.

@@ -37,6 +37,12 @@ class EmbeddingLayer(Layer):
         """Return `(dimension, entries)`."""
         return self.weight.shape[1], self.weight.shape[0]
 
+    @property
+    def factor_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of a diagonal and a matrix."""
+        n_out, n_in = self.shape
+        return (n_in,), (n_out, n_out)
+
     def input_rows(self, x: Tensor) -> Tensor:
         """Return the indices, one row each."""
         return x.reshape(-1, 1)
@@ -84,6 +90,12 @@ class NormLayer(Layer):
     def shape(self) -> tuple[int, ...]:
         """Return `(n, 1)`, n numbers of scale and shift."""
         return self._numbers, 1
+
+    @property
+    def factor_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of a one and a matrix, or its diagonal."""
+        n = self._numbers
+        return (1,), (n, n) if self.full else (n,)
 
     def input_rows(self, x: Tensor) -> Tensor:
         """Return a one for each datum."""

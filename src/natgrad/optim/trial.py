@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from natgrad.errors import NonFiniteError
+from natgrad._checks import describe
+from natgrad.errors import DtypeError, NonFiniteError
 from natgrad.optim.batch import Batch
 from natgrad.optim.damping import Damping
 from natgrad.optim.direction import Direction
@@ -153,7 +155,13 @@ class Trial:
 def mean_loss(batch: Batch, loss: Any) -> float:
     """Return a foreign loss as an average over data."""
     n = sum(call.n for call in batch.calls)
-    here = float(loss.detach()) / (batch.calls[0].unit * n)
+    one = loss.numel() == 1 and not loss.is_complex() if isinstance(loss, Tensor) else False
+    if not one and (isinstance(loss, bool) or not isinstance(loss, Real)):
+        raise DtypeError(
+            f"the closure must return the loss, a tensor with one number, but returned "
+            f"{describe(loss)}."
+        )
+    here = float(loss.detach() if isinstance(loss, Tensor) else loss) / (batch.calls[0].unit * n)
     return batch.world.sum([here / batch.world.size])[0]
 
 

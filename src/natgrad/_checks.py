@@ -6,8 +6,10 @@ Each returns the value it checked, in the type the code below works with, or rai
 
 import difflib
 import math
+import os
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -33,14 +35,15 @@ LARGEST_INTEGER = 2**63 - 1
 """What a size, a count or a seed must fit."""
 
 _LONGEST = 60
+_PRINTED = (str, bytes, Real, complex, type(None))
 
 
 def describe(value: object) -> str:
     """Return a short name of what came instead of what was expected; never raises.
 
     Example:
-        >>> describe([1, 2]), describe(float), describe("adam"), describe(None)
-        ('a list of length 2', 'the class float', "'adam'", 'None')
+        >>> describe([1, 2]), describe([[1]]), describe(float), describe("adam")
+        ('[1, 2]', 'a list of length 1', 'the class float', "'adam'")
     """
     if isinstance(value, type):
         return f"the class {value.__name__}"
@@ -48,14 +51,15 @@ def describe(value: object) -> str:
         if value.is_nested:  # Has no shape.
             return "a nested tensor"
         return f"a tensor of {value.dtype} and shape {tuple(value.shape)}"
-    if isinstance(value, (tuple, list, dict, set)):
-        return f"a {type(value).__name__} of length {len(value)}"
-    if value is None or isinstance(value, (str, bytes, Real, complex)):
+    items = value if isinstance(value, (tuple, list)) and len(value) < 9 else [value]
+    if all(isinstance(v, _PRINTED) for v in items):
         try:
             text = repr(value)
-        except ValueError:  # Python prints no integer of more than a few thousand digits.
+        except ValueError:  # an integer of thousands of digits
             return f"a {type(value).__name__} too long to print"
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    if isinstance(value, (tuple, list, dict, set)):
+        return f"a {type(value).__name__} of length {len(value)}"
     return f"a {type(value).__name__}"
 
 
@@ -127,18 +131,13 @@ def number(
 def numbers(
     value: Any, name: str, *, count: int | None = None, low: float | None = None
 ) -> tuple[float, ...]:
-    """Return a sequence of finite real numbers as a tuple of floats.
+    """Return finite real numbers as a tuple of floats, from a sequence, an array or a tensor.
 
     Args:
-        value: What came: a tuple, a list, a NumPy array or a tensor of one dimension.
+        value: What came.
         name: How the caller knows it.
         count: How many there must be; None for any number of them.
         low: Smallest value of each; None for no bound.
-
-    Raises:
-        DtypeError: If it is no such sequence.
-        ShapeError: If there are more or fewer than `count`.
-        InvalidInputError: If one of them is refused by `number`.
     """
     wanted = "a sequence of numbers" if count is None else f"a sequence of {count} numbers"
     if isinstance(value, Tensor):
@@ -184,6 +183,25 @@ def integer(value: Any, name: str, *, low: int | None = None, high: int | None =
     return found
 
 
+def integers(
+    value: Any, name: str, *, count: int | None = None, low: int | None = None
+) -> tuple[int, ...]:
+    """Return a tuple or a list of integers as a tuple of ints; see `integer` and `numbers`."""
+    wanted = "a tuple of integers" if count is None else f"a tuple of {count} integers"
+    if not isinstance(value, (tuple, list)):
+        raise DtypeError(f"{name} must be {wanted}, but is {describe(value)}.")
+    if count is not None and len(value) != count:
+        raise ShapeError(f"{name} must be {wanted}, but is {describe(value)}.")
+    return tuple(integer(v, f"{name}[{i}]", low=low) for i, v in enumerate(value))
+
+
+def path(value: Any, name: str) -> Path:
+    """Return a path, from a string or an object that stands for one."""
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
+        raise DtypeError(f"{name} must be a path, such as 'data.csv', but is {describe(value)}.")
+    return Path(value)
+
+
 def flag(value: Any, name: str) -> bool:
     """Return True or False; raise `DtypeError` at anything else, such as 1 or "yes"."""
     if not isinstance(value, bool):
@@ -205,9 +223,8 @@ def choice(value: Any, name: str, options: Iterable[S]) -> S:
     """
     known = tuple(options)
     if isinstance(value, str):
-        for option in known:
-            if value == option:
-                return option
+        for option in (o for o in known if o == value):
+            return option
     *most, last = (repr(str(option)) for option in known)
     listed = f"{', '.join(most)} or {last}" if most else last
     if not isinstance(value, str):
@@ -239,7 +256,7 @@ def refuse_unknown(options: Iterable[str], allowed: Iterable[str], where: str) -
             )
 
 
-def instance(value: Any, name: str, kind: type[T]) -> T:
+def instance(value: T, name: str, kind: type[Any]) -> T:
     """Return the value if it is an instance of a class; raise `DtypeError` otherwise."""
     if isinstance(value, kind):
         return value
@@ -270,13 +287,16 @@ def generator(
     return value
 
 
-def dense(value: Any, name: str) -> Tensor:
-    """Return a tensor that holds its numbers one by one: not sparse, quantized, nested or meta.
+def dtype(value: Any, name: str = "dtype") -> torch.dtype:
+    """Return float32 or float64; raise `DtypeError` at anything else."""
+    if isinstance(value, torch.dtype) and value in FLOATS:
+        return value
+    got = str(value) if isinstance(value, torch.dtype) else describe(value)
+    raise DtypeError(f"{name} must be torch.float32 or torch.float64, but is {got}.")
 
-    Raises:
-        DtypeError: If it is no tensor, or one of another kind.
-        DeviceError: If it is on the meta device.
-    """
+
+def dense(value: Any, name: str) -> Tensor:
+    """Return a tensor that holds its numbers one by one: not sparse, quantized, nested or meta."""
     if not isinstance(value, Tensor):
         raise DtypeError(f"{name} must be a torch.Tensor, but is {describe(value)}.")
     if value.is_nested:

@@ -5,9 +5,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from natgrad._checks import instance
 from natgrad.directions.batch import check_inputs, check_model
 from natgrad.directions.fisher_inputs import FisherOver, GaussianInputs, check_fisher_over
-from natgrad.errors import InvalidInputError, UnsupportedError
+from natgrad.errors import InvalidInputError, UnsupportedError, VelocityOverflowError
 from natgrad.likelihoods import Gaussian, Likelihood
 from natgrad.linalg import graded_fisher_solve, reachable
 from natgrad.linalg.lstsq import condition, gram_inverse, require_finite
@@ -111,7 +112,8 @@ def natural_ntk(
         tensor([[4., 0.],
                 [0., 4.]])
     """
-    check_model(parametrization, likelihood)
+    instance(likelihood, "likelihood", Likelihood)
+    check_model(parametrization)
     params = detach(params)
     parametrization.check(params)
     check_fisher_over(fisher_over)
@@ -143,6 +145,11 @@ def natural_ntk(
         torch.ones((), dtype=rows.dtype, device=rows.device),
     ).solution
     kernel = rows.flatten(0, 1) @ responses
+    if not bool(torch.isfinite(kernel).all()):
+        raise VelocityOverflowError(
+            f"the natural neural tangent kernel overflows {kernel.dtype}. Try smaller inputs or "
+            "parameters."
+        )
     scale = likelihood.scale(len(other)) * len(other) / len(fisher_x)
     shape = parametrization.predict(params, x).shape + parametrization.predict(params, other).shape
     return (kernel / scale).reshape(shape)

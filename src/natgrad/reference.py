@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.func import grad, hessian, jacrev
 
+from natgrad._checks import dense, describe, instance, number, require_finite, tensor
+from natgrad.errors import DtypeError, ShapeError
 from natgrad.likelihoods import Bernoulli, Categorical, Likelihood
 
 __all__ = ["Model", "fisher", "flatten", "gradient", "jacobian", "natural", "unflatten"]
@@ -33,10 +35,13 @@ def flatten(params: Any) -> Tensor:
         >>> flatten((torch.ones(2), torch.zeros(1, 2)))
         tensor([1., 1., 0., 0.])
     """
-    if isinstance(params, Tensor):
-        return params.reshape(-1)
-    values = params.values() if isinstance(params, Mapping) else params
-    return torch.cat([t.reshape(-1) for t in values])
+    leaves = _leaves(params, "params")
+    dtypes = {t.dtype for t in leaves}
+    if len(dtypes) > 1:
+        raise DtypeError(
+            f"params must have one dtype, but mix {', '.join(sorted(map(str, dtypes)))}."
+        )
+    return torch.cat([t.reshape(-1) for t in leaves])
 
 
 def unflatten(vector: Tensor, like: Any) -> Any:
@@ -46,13 +51,19 @@ def unflatten(vector: Tensor, like: Any) -> Any:
         >>> unflatten(torch.arange(3.0), {"a": torch.zeros(1), "b": torch.zeros(2)})
         {'a': tensor([0.]), 'b': tensor([1., 2.])}
     """
-    if isinstance(like, Tensor):
-        return vector.reshape(like.shape)
-    items = list(like.values() if isinstance(like, Mapping) else like)
+    items = _leaves(like, "like")
+    size = sum(t.numel() for t in items)
+    if tuple(dense(vector, "vector").shape) != (size,):
+        raise ShapeError(
+            f"vector must have shape ({size},), one entry per parameter, but has "
+            f"{tuple(vector.shape)}."
+        )
     out, start = [], 0
     for t in items:
         out.append(vector[start : start + t.numel()].reshape(t.shape))
         start += t.numel()
+    if isinstance(like, Tensor):
+        return out[0]
     return dict(zip(like.keys(), out, strict=True)) if isinstance(like, Mapping) else tuple(out)
 
 
@@ -64,6 +75,7 @@ def jacobian(model: Model, params: Any, x: Tensor) -> Tensor:
         >>> jacobian(Direct(), torch.zeros(2), torch.tensor([[3.0, 4.0]]))
         tensor([[[3., 4.]]])
     """
+    _check(model, params, x)
     rows: Tensor = jacrev(lambda w: _outputs(model, unflatten(w, params), x))(flatten(params))
     return rows
 
@@ -78,10 +90,14 @@ def gradient(
         >>> gradient(Bernoulli(), Direct(), torch.zeros(2), (torch.eye(2), torch.ones(2)))
         tensor([-0.2500, -0.2500])
     """
-    x, y = batch
+    x, y = _pair(batch)
+    instance(likelihood, "likelihood", Likelihood)
+    _check(model, params, x)
     w = flatten(params).detach().clone().requires_grad_(True)
     loss = likelihood(model.predict(unflatten(w, params), x), y)
-    return torch.autograd.grad(loss, w)[0]
+    found = torch.autograd.grad(loss, w)[0]
+    require_finite(found, "the gradient")
+    return found
 
 
 def fisher(
@@ -104,11 +120,14 @@ def fisher(
         >>> fisher(Bernoulli(reduction="sum"), Direct(), torch.zeros(1), torch.ones(1, 1))
         tensor([[0.2500]])
     """
-    outputs = _outputs(model, params, x)
+    instance(likelihood, "likelihood", Likelihood)
     j = jacobian(model, params, x)
-    weight = likelihood.scale(len(x)) if factor is None else factor
+    outputs = _outputs(model, params, x)
+    weight = likelihood.scale(len(x)) if factor is None else number(factor, "factor")
     blocks = torch.stack([_output_fisher(likelihood, f) for f in outputs])
-    return weight * torch.einsum("nkp,nkj,njq->pq", j, blocks, j)
+    found = weight * torch.einsum("nkp,nkj,njq->pq", j, blocks, j)
+    require_finite(found, "the Fisher matrix")
+    return found
 
 
 def natural(
@@ -140,15 +159,56 @@ def natural(
         >>> natural(Bernoulli(), Direct(), torch.zeros(2).double(), (x, y))
         tensor([ 2., -2.], dtype=torch.float64)
     """
+    damping, rtol = number(damping, "damping", low=0), number(rtol, "rtol", low=0)
+    batch = _pair(batch)
     f = fisher(likelihood, model, params, batch[0] if fisher_x is None else fisher_x, factor=factor)
     g = gradient(likelihood, model, params, batch)
     if damping:
-        return unflatten(-torch.linalg.solve(f + damping * torch.eye(len(g)).to(f), g), params)
-    return unflatten(-torch.linalg.pinv(f, rtol=rtol, hermitian=True) @ g, params)
+        v = -torch.linalg.solve(f + damping * torch.eye(len(g)).to(f), g)
+    else:
+        v = -torch.linalg.pinv(f, rtol=rtol, hermitian=True) @ g
+    require_finite(v, "the natural direction")
+    return unflatten(v, params)
 
 
 def _outputs(model: Model, params: Any, x: Tensor) -> Tensor:
-    return model.predict(params, x).reshape(len(x), -1)
+    outputs = model.predict(params, x)
+    if not isinstance(outputs, Tensor) or outputs.ndim == 0 or len(outputs) != len(x):
+        raise ShapeError(
+            f"predict must return one row of outputs per sample, {len(x)} in all, but returns "
+            f"{describe(outputs)}."
+        )
+    return outputs.reshape(len(x), -1)
+
+
+def _leaves(params: Any, name: str) -> list[Tensor]:
+    """Return the tensors of a structure, refusing what is none."""
+    if isinstance(params, Tensor):
+        return [dense(params, name)]
+    if not isinstance(params, (tuple, list, Mapping)) or not params:
+        raise DtypeError(
+            f"{name} must be a tensor, or a tuple or dict of them, but is {describe(params)}."
+        )
+    values = params.values() if isinstance(params, Mapping) else params
+    return [dense(t, f"each tensor of {name}") for t in values]
+
+
+def _pair(batch: Any) -> tuple[Tensor, Tensor]:
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        raise DtypeError(f"batch must be a pair (x, y) of tensors, but is {describe(batch)}.")
+    return batch[0], dense(batch[1], "labels")
+
+
+def _check(model: Any, params: Any, x: Any) -> None:
+    """Raise unless the model predicts, and parameters and inputs are finite numbers."""
+    if isinstance(model, type) or not callable(getattr(model, "predict", None)):
+        raise DtypeError(f"model must have a method predict(params, x), but is {describe(model)}.")
+    for t in _leaves(params, "params"):
+        tensor(t, "each tensor of params")
+    if dense(x, "x").ndim == 0 or x.numel() == 0:
+        raise ShapeError(f"x must hold at least one sample, but has shape {tuple(x.shape)}.")
+    if x.is_floating_point():
+        tensor(x, "x")
 
 
 def _output_fisher(likelihood: Likelihood, f: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ def test_the_seed_decides() -> None:
 
 @pytest.mark.parametrize(("n", "dim", "ones"), [(0, 5, 1), (3, 5, 6), (3, 5, 0)])
 def test_impossible_sizes_are_refused(n: int, dim: int, ones: int) -> None:
-    with pytest.raises(InvalidInputError, match="between one and"):
+    with pytest.raises(InvalidInputError, match="an integer of at least 1"):
         sparse_gaussian(n, dim, ones=ones, seed=0)
 
 
@@ -42,5 +42,5 @@ def test_the_planar_separators_differ(n: int) -> None:
 
 
 def test_too_few_planar_data_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="4 or more"):
+    with pytest.raises(InvalidInputError, match="an integer of at least 4"):
         planar(3)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from natgrad._checks import ALL_FLOATS, integer, integers
+from natgrad._checks import tensor as check_tensor
 from natgrad.errors import InvalidInputError
 
 
@@ -37,11 +39,16 @@ class Completion:
 
     def train_error(self, beta: Tensor) -> float:
         """Return the mean squared error on observed entries."""
-        return float((beta.double() - self.truth)[self.observed].square().mean())
+        return self._error(beta, self.observed)
 
     def test_error(self, beta: Tensor) -> float:
         """Return the mean squared error on the entries that are not observed."""
-        return float((beta.double() - self.truth)[~self.observed].square().mean())
+        return self._error(beta, ~self.observed)
+
+    def _error(self, beta: Tensor, where: Tensor) -> float:
+        shape = tuple(self.truth.shape)
+        beta = check_tensor(beta, "beta", shape=shape, dtypes=ALL_FLOATS, finite=False)
+        return float((beta.detach().double() - self.truth)[where].square().mean())
 
 
 def low_rank(
@@ -66,15 +73,14 @@ def low_rank(
         >>> bool((few.observed <= more.observed).all()), torch.equal(few.truth, more.truth)
         (True, True)
     """
-    rows, columns = shape
-    if not 1 <= rank <= min(shape):
-        raise InvalidInputError(f"rank must be between 1 and {min(shape)}, but is {rank}.")
-    if not 1 <= observed < rows * columns:
+    rows, columns = integers(shape, "shape", count=2, low=1)
+    rank = integer(rank, "rank", low=1, high=min(rows, columns))
+    if not 1 <= integer(observed, "observed") < rows * columns:
         raise InvalidInputError(
             f"observed must be between 1 and {rows * columns - 1}, so that something is left to "
             f"predict, but is {observed}."
         )
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(integer(seed, "seed"))
     left = torch.randn(rows, rank, generator=generator, dtype=torch.float64)
     right = torch.randn(rank, columns, generator=generator, dtype=torch.float64)
     product = left @ right
@@ -82,4 +88,4 @@ def low_rank(
     chosen = torch.randperm(rows * columns, generator=generator)[:observed]
     mask = torch.zeros(rows * columns, dtype=torch.bool)
     mask[chosen] = True
-    return Completion(truth, mask.reshape(shape))
+    return Completion(truth, mask.reshape(rows, columns))

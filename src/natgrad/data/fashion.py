@@ -8,6 +8,7 @@ import hashlib
 import zlib
 from pathlib import Path
 
+from natgrad._checks import path as check_path
 from natgrad.data.mnist import Mnist, parse_idx
 from natgrad.errors import InvalidInputError
 
@@ -43,7 +44,7 @@ def load(folder: Path | None = None) -> Mnist:
         there is no folder nowhere with Fashion-MNIST; install Debian's package
         dataset-fashion-mnist, or name a folder with its four idx files.
     """
-    folder = DEBIAN if folder is None else folder
+    folder = DEBIAN if folder is None else check_path(folder, "folder")
     if not folder.is_dir():
         raise FashionUnavailableError(
             f"there is no folder {folder} with Fashion-MNIST; install Debian's package "

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from natgrad._checks import describe
+from natgrad._checks import path as check_path
 from natgrad.errors import InvalidInputError
 
 _MISSING = frozenset(("", "nan", "na", "n/a", "null", "none", "?"))
@@ -28,15 +30,21 @@ def existing(path: str | Path) -> Path:
     Raises:
         InvalidInputError: If it is not.
     """
-    path = Path(path)
-    if not path.is_file():
+    path = check_path(path, "path")
+    try:
+        found = path.is_file()
+    except OSError as error:  # e.g. a name that is too long
+        raise InvalidInputError(
+            f"there is no file {describe(str(path))}: {error.strerror}."
+        ) from error
+    if not found:
         raise InvalidInputError(f"there is no file {path}.")
     return path
 
 
 def is_parquet(path: Path) -> bool:
     """Return whether a file is read with pyarrow; all else is CSV."""
-    return path.suffix.lower() in (".parquet", ".pq")
+    return check_path(path, "path").suffix.lower() in (".parquet", ".pq")
 
 
 def is_missing(value: Any) -> bool:
@@ -56,6 +64,7 @@ def csv_lines(path: Path) -> Iterator[Iterator[list[str]]]:
     Raises:
         InvalidInputError: If it cannot be read so, here or while lines are taken.
     """
+    path = check_path(path, "path")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             head = file.readline()
@@ -72,6 +81,7 @@ def parquet_table(path: Path) -> Any:
     Raises:
         InvalidInputError: If it cannot be read, or pyarrow is not installed.
     """
+    path = check_path(path, "path")
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -82,4 +92,5 @@ def parquet_table(path: Path) -> Any:
     try:
         return pyarrow.parquet.read_table(path)
     except (OSError, ValueError) as error:
-        raise InvalidInputError(f"{path} cannot be read as Parquet: {error}") from error
+        reason = (str(error).splitlines() or [""])[0].rstrip(".")
+        raise InvalidInputError(f"{path} cannot be read as Parquet: {reason}.") from error

@@ -21,7 +21,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import describe
+from natgrad._checks import path as check_path
+from natgrad.errors import DtypeError, InvalidInputError
 
 SUMS = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -63,7 +65,11 @@ def load(folder: Path | None = None) -> Mnist:
     Raises:
         MnistUnavailableError: If a file is missing and cannot be fetched, or fails its checksum.
     """
-    raw = {name: _read(folder, name) for name in SUMS} if folder else _cached()
+    if folder is None:
+        raw = _cached()
+    else:
+        where = check_path(folder, "folder")
+        raw = {name: _read(where, name) for name in SUMS}
     images = {name: parse_idx(data) for name, data in raw.items()}
     train, test = images["train-images-idx3-ubyte"], images["t10k-images-idx3-ubyte"]
     return Mnist(
@@ -84,6 +90,8 @@ def parse_idx(data: bytes) -> Tensor:
     Raises:
         InvalidInputError: If it is no such file, or is cut short.
     """
+    if not isinstance(data, (bytes, bytearray)):
+        raise DtypeError(f"an idx file must be bytes, but is {describe(data)}.")
     magic = int.from_bytes(data[:4], "big")
     if magic not in (_IMAGES, _LABELS):
         raise InvalidInputError(f"an idx file of bytes begins with 2049 or 2051, not {magic}.")
@@ -120,7 +128,10 @@ def _read(folder: Path, name: str) -> bytes:
     if plain.is_file():
         data = plain.read_bytes()
     elif packed.is_file():
-        data = gzip.decompress(packed.read_bytes())
+        try:
+            data = gzip.decompress(packed.read_bytes())
+        except (OSError, EOFError, zlib.error) as error:
+            raise MnistUnavailableError(f"{packed} cannot be read: {error}.") from error
     else:
         raise MnistUnavailableError(f"{folder} has neither {name} nor {name}.gz.")
     return _checked(name, data)

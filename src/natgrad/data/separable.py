@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import integer
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +53,9 @@ def sparse_gaussian(n: int, dim: int, *, ones: int, seed: int) -> Separable:
         >>> task.x.shape, task.beta.tolist()[:3]
         (torch.Size([5, 10]), [1.0, 1.0, 0.0])
     """
-    if not (n >= 1 and 1 <= ones <= dim):
-        raise InvalidInputError(
-            "separable data need at least one datum and between one and `dim` ones, but got "
-            f"n = {n}, dim = {dim}, ones = {ones}."
-        )
-    generator = torch.Generator().manual_seed(seed)
+    n, dim = integer(n, "n", low=1), integer(dim, "dim", low=1)
+    ones = integer(ones, "ones", low=1, high=dim)
+    generator = torch.Generator().manual_seed(integer(seed, "seed"))
     x = torch.randn(n, dim, dtype=torch.float64, generator=generator)
     beta = torch.zeros(dim, dtype=torch.float64)
     beta[:ones] = 1
@@ -93,8 +90,7 @@ def planar(n: int = 40) -> Separable:
         >>> bool((task.y * task.x[:, 0] > 0).all())
         True
     """
-    if n < 4:
-        raise InvalidInputError(f"the planar data need n of 4 or more, but n = {n}.")
+    n = integer(n, "n", low=4)
     k = torch.arange(n - len(_SUPPORTS), dtype=torch.float64)
     radius = torch.sqrt((k + 0.5) / len(k))
     angle = k * math.pi * (3 - math.sqrt(5))  # the golden angle spreads evenly

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad._checks import describe, instance
 from natgrad.data.files import csv_lines, existing, is_missing, is_parquet, parquet_table
-from natgrad.errors import InvalidInputError, LabelError
+from natgrad.errors import DtypeError, InvalidInputError, LabelError
 
 Columns = Mapping[str, Sequence[Any]]
 """A table as read: columns by name, all of one length."""
@@ -106,6 +107,8 @@ def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = 
         1 of 6 rows has missing values and was left out.
     """
     _require(columns, [label])
+    if classes is not None and not (isinstance(classes, (tuple, list)) and len(classes) == 2):
+        raise DtypeError(f"classes must be a pair of labels, but are {describe(classes)}.")
     marks = [as_label(value) for value in columns[label]]
     chosen = _two(marks, label, classes)
     notes: list[str] = []
@@ -142,6 +145,7 @@ def matching(columns: Columns, like: Labelled, label: str | None) -> tuple[Float
         >>> matching({"age": ["35", ""]}, like, None)
         (array([[35.]]), array([nan]), 1)
     """
+    instance(like, "like", Labelled)
     _require(columns, [*like.names, *([label] if label is not None else [])])
     values = [_numbers(columns[name], name) for name in like.names]
     for name, value in zip(like.names, values, strict=True):
@@ -216,10 +220,22 @@ def _some(found: Sequence[str]) -> str:
 
 
 def _require(columns: Columns, names: Sequence[str]) -> None:
+    """Raise unless columns of one length hold the names."""
+    instance(columns, "columns", Mapping)
+    lengths = {len(c) if hasattr(c, "__len__") else -1 for c in columns.values()}
+    if len(lengths) != 1 or -1 in lengths:
+        raise InvalidInputError(
+            "columns must map names to sequences of one length, but their lengths are "
+            f"{sorted(lengths) or 'none'} (−1 for no sequence)."
+        )
     for name in names:
-        if name not in columns:
-            near = difflib.get_close_matches(name, list(columns), n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are {_some(list(columns))}."
+        if instance(name, "the name of a column", str) not in columns:
+            near = difflib.get_close_matches(name, list(map(str, columns)), n=1)
+            hint = (
+                f"Did you mean {near[0]!r}?"
+                if near
+                else f"There are {_some(list(map(str, columns)))}."
+            )
             raise InvalidInputError(f"there is no column {name!r}. {hint}")
 
 
@@ -246,8 +262,8 @@ def _numbers(values: Sequence[Any], name: str) -> Floats | None:
             out[k] = float(value)
         except (TypeError, ValueError):
             return None
-        except OverflowError:
-            out[k] = math.inf  # refused below
+        except OverflowError:  # an integer past all floats
+            out[k] = math.inf
     if np.isinf(out).any():
         raise InvalidInputError(f"column {name!r} holds an infinite number.")
     return out

@@ -8,7 +8,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import describe, integer, integers, number, tensor
+from natgrad._checks import generator as check_generator
+from natgrad.errors import DtypeError, InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ def correlated_inputs(n: int, width: int, generator: torch.Generator) -> Tensor:
         >>> x.shape, x.dtype
         (torch.Size([1000, 20]), torch.float64)
     """
+    n, width = integer(n, "n", low=1), integer(width, "width", low=1)
+    check_generator(generator, optional=False)
     square = torch.randn(width, width, dtype=torch.float64, generator=generator)
     q, r = torch.linalg.qr(square)
     q = q * torch.sign(torch.diagonal(r))  # now uniform over the orthogonal matrices
@@ -49,6 +53,7 @@ def correlated_inputs(n: int, width: int, generator: torch.Generator) -> Tensor:
 
 def gaussian_factors(widths: Sequence[int], generator: torch.Generator) -> tuple[Tensor, ...]:
     """Return W₁ … W_L of Gaussian entries with variance 1/fan-in."""
+    widths = _checked(widths, generator)
     return tuple(
         torch.randn(out, into, dtype=torch.float64, generator=generator) / math.sqrt(into)
         for into, out in pairwise(widths)
@@ -57,6 +62,7 @@ def gaussian_factors(widths: Sequence[int], generator: torch.Generator) -> tuple
 
 def orthogonal_factors(widths: Sequence[int], generator: torch.Generator) -> tuple[Tensor, ...]:
     """Return W₁ … W_L with orthonormal rows or columns, whichever are fewer, at random."""
+    widths = _checked(widths, generator)
     factors = []
     for into, out in pairwise(widths):
         tall = torch.randn(max(into, out), min(into, out), dtype=torch.float64, generator=generator)
@@ -64,6 +70,16 @@ def orthogonal_factors(widths: Sequence[int], generator: torch.Generator) -> tup
         q = q * torch.sign(torch.diagonal(r))
         factors.append(q if out >= into else q.mT.contiguous())
     return tuple(factors)
+
+
+def _checked(widths: Sequence[int], generator: torch.Generator) -> tuple[int, ...]:
+    found = integers(widths, "widths", low=1)
+    if len(found) < 2:
+        raise InvalidInputError(
+            f"widths must be at least two, of inputs and of outputs, but are {found}."
+        )
+    check_generator(generator, optional=False)
+    return found
 
 
 def teach(
@@ -84,14 +100,17 @@ def teach(
         noise: Variance of the Gaussian noise on each output.
 
     Raises:
-        InvalidInputError: If the noise is negative or there are no examples.
+        InvalidInputError: If the noise is negative, there are no examples, or the factors do not
+            chain.
     """
-    if noise < 0 or examples < 1 or tests < 1:
-        raise InvalidInputError(
-            f"a teacher needs noise ≥ 0 and at least one example and one test, but noise={noise}, "
-            f"examples={examples}, tests={tests} came."
-        )
-    width = teacher[0].shape[1]
+    noise = number(noise, "noise", low=0)
+    examples, tests = integer(examples, "examples", low=1), integer(tests, "tests", low=1)
+    if not isinstance(teacher, (tuple, list)) or not teacher:
+        raise DtypeError(f"teacher must be a tuple of matrices, but is {describe(teacher)}.")
+    width = tensor(teacher[0], "teacher[0]", shape=("n₁", "n₀")).shape[1]
+    for i, factor in enumerate(teacher):
+        into = width if i == 0 else teacher[i - 1].shape[0]
+        tensor(factor, f"teacher[{i}]", shape=(f"n{i + 1}", into), dtypes=(torch.float64,))
     x = correlated_inputs(examples + tests, width, generator)
     y = x
     for factor in teacher:

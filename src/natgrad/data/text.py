@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import dense, instance, integer
+from natgrad.errors import InvalidInputError, ShapeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +36,12 @@ def encode(text: str) -> Text:
     Raises:
         InvalidInputError: If it is empty.
     """
-    if not text:
+    if not instance(text, "text", str):
         raise InvalidInputError("a text has at least one character, but this one is empty.")
     characters = "".join(sorted(set(text)))
     place = {character: i for i, character in enumerate(characters)}
     tokens = torch.tensor([place[character] for character in text])
-    return Text(tokens, characters, hashlib.sha256(text.encode()).hexdigest())
+    return Text(tokens, characters, hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest())
 
 
 def documentation() -> Text:
@@ -83,6 +84,9 @@ def windows(tokens: Tensor, length: int, stride: int) -> tuple[Tensor, Tensor]:
                 [2, 3]]), tensor([[1, 2],
                 [3, 4]]))
     """
+    length, stride = integer(length, "length", low=1), integer(stride, "stride", low=1)
+    if dense(tokens, "tokens").ndim != 1:
+        raise ShapeError(f"tokens must have shape (n,), but have {tuple(tokens.shape)}.")
     if len(tokens) <= length:
         raise InvalidInputError(
             f"a window of {length} tokens and its successor need a longer text than {len(tokens)}."

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from natgrad._checks import describe
+from natgrad._checks import dense, describe, instance
 from natgrad.data.files import csv_lines, existing, is_missing, is_parquet, parquet_table
-from natgrad.errors import InvalidInputError
+from natgrad.errors import DtypeError, InvalidInputError
 
 _NAMES = ("row", "column", "value")
 
@@ -75,6 +75,11 @@ def make_table(rows: Iterable[Any], columns: Iterable[Any], values: Iterable[Any
         >>> table.rows, table.row.tolist(), table.values.tolist()
         (('ann', 'bob'), [0, 0, 1], [1.0, 2.0, nan])
     """
+    for name, given in (("rows", rows), ("columns", columns), ("values", values)):
+        if not isinstance(given, Iterable):
+            raise DtypeError(f"{name} must be a sequence, but is {describe(given)}.")
+        if isinstance(given, Tensor):
+            dense(given, name)
     try:
         return _collect(zip(rows, columns, values, strict=True), (0, 1, 2), 1)
     except ValueError as error:
@@ -98,7 +103,7 @@ def index_table(table: Table) -> Triples:
         >>> triples.values.tolist(), triples.notes
         ([2.0, 5.0], ('1 entry came more than once; its values were averaged.',))
     """
-    kept = ~np.isnan(table.values)
+    kept = ~np.isnan(instance(table, "table", Table).values)
     if not kept.any():
         raise InvalidInputError("there are no values: the table is empty, or all are missing.")
     rows, row = _used(table.rows, table.row[kept])
@@ -148,6 +153,8 @@ def within(table: Table, triples: Triples) -> tuple[Tensor, Tensor, int]:
         >>> positions.tolist(), values.tolist(), outside
         ([[0, 1]], [3.0], 1)
     """
+    instance(table, "table", Table)
+    instance(triples, "triples", Triples)
     row = _lookup(table.rows, triples.rows)[table.row]
     column = _lookup(table.columns, triples.columns)[table.column]
     present = ~np.isnan(table.values)
@@ -189,6 +196,8 @@ def read_table(path: str | Path, names: Sequence[str] | None = None) -> Table:
         ...     read_table(file.name).values
         array([5. , 4.5])
     """
+    if names is not None and not (isinstance(names, (tuple, list)) and len(names) == 3):
+        raise DtypeError(f"names must be three names of columns, but are {describe(names)}.")
     path = existing(path)
     opened = _parquet if is_parquet(path) else _csv
     with opened(path) as (header, lines):
@@ -272,7 +281,7 @@ def _choose(
     if header is None:
         raise InvalidInputError(f"{path} has no header, so its columns cannot be named.")
     for name in names:
-        if name not in header:
+        if instance(name, "the name of a column", str) not in header:
             raise InvalidInputError(
                 f"{path} has no column {name!r}; it has {', '.join(map(repr, header))}."
             )
@@ -296,9 +305,10 @@ def _number(value: Any, line: int) -> float:
         return math.nan
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        said = describe(value)
-        raise InvalidInputError(f"value {said} in line {line} is no number.") from error
+    except OverflowError:  # an integer past all floats
+        number = math.inf
+    except (TypeError, ValueError, RuntimeError) as error:  # the last from tensors
+        raise InvalidInputError(f"value {describe(value)} in line {line} is no number.") from error
     if math.isinf(number):
-        raise InvalidInputError(f"value {value!r} in line {line} is infinite.")
+        raise InvalidInputError(f"value {describe(value)} in line {line} is infinite.")
     return number

@@ -8,6 +8,9 @@ from typing import Any, Generic, Literal, TypeVar, cast
 import torch
 from torch import Tensor
 
+from natgrad._checks import FLOATS, dense, describe, integer, number, numbers
+from natgrad._checks import dtype as check_dtype
+from natgrad._checks import generator as check_generator
 from natgrad.errors import (
     DeviceError,
     DtypeError,
@@ -16,6 +19,7 @@ from natgrad.errors import (
     SaddlePointError,
     ShapeError,
 )
+from natgrad.parametrizations.guard import explained, guard_contract, guarded
 
 Params = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 """Parameters: a tensor, a tuple or a dict of tensors, as the parametrization says."""
@@ -45,6 +49,13 @@ class Design:
 class Parametrization(ABC, Generic[P]):
     """A smooth map from parameters to a hypothesis, evaluated at inputs x."""
 
+    def __init_subclass__(cls, *, guard: bool = True, **options: Any) -> None:
+        """Guard the methods that a subclass defines, those of your own too."""
+        super().__init_subclass__(**options)
+        if guard:
+            guard_contract(cls)
+
+    @guarded
     def fisher_default(self, x: Tensor) -> DefaultFisher:
         """Return what `fisher_over=None` means: the batch's inputs, or all entries of a matrix."""
         return "batch"
@@ -77,6 +88,7 @@ class Parametrization(ABC, Generic[P]):
     def restrict(self, v: P, layer: int) -> P:
         """Return v with every layer but one set to zero."""
 
+    @guarded
     def prefers_gram(self, params: P, x: Tensor) -> bool:
         """Return whether the kernel of few outputs is cheaper than the design's rows."""
         return False
@@ -85,6 +97,7 @@ class Parametrization(ABC, Generic[P]):
     def design(self, params: P, x: Tensor, layer: int | None = None) -> Design:
         """Return the Jacobian at the inputs as a `Design`, of one layer or of all."""
 
+    @guarded
     def gram(self, params: P, x: Tensor, other: Tensor, layer: int | None = None) -> Tensor:
         """Return J(x) J(other)ᵀ, shape `(n, k, m, k)`: the neural tangent kernel."""
         a = self.design(params, x, layer).matrix
@@ -92,7 +105,7 @@ class Parametrization(ABC, Generic[P]):
         return torch.einsum("nkp,mjp->nkmj", a, b)
 
 
-class LinearHypothesis(Parametrization[P]):
+class LinearHypothesis(Parametrization[P], guard=False):  # Its own methods call guarded ones.
     """A parametrization whose outputs are linear in a hypothesis tensor h.
 
     Subclasses say how h depends on the parameters (`hypothesis`, `push`, `pull`) and how it is
@@ -132,14 +145,17 @@ class LinearHypothesis(Parametrization[P]):
     def adjoint(self, h: Tensor, x: Tensor, u: Tensor) -> Tensor:
         """Return the adjoint of `evaluate` in h: outputs' shape to h's shape."""
 
+    @explained
     def predict(self, params: P, x: Tensor) -> Tensor:
         """Return outputs at the inputs."""
         return self.evaluate(self.hypothesis(params), x)
 
+    @explained
     def jvp(self, params: P, x: Tensor, v: P) -> Tensor:
         """Return J v, in the outputs' shape."""
         return self.evaluate(self.push(params, v), x)
 
+    @explained
     def vjp(self, params: P, x: Tensor, u: Tensor) -> P:
         """Return Jᵀ u, in the parameters' structure."""
         return self.pull(params, self.adjoint(self.hypothesis(params), x, u))
@@ -207,6 +223,8 @@ def check_same_structure(v: Any, params: Params) -> None:
     if len(leaves(v)) != len(leaves(params)):
         raise ShapeError(f"expected {len(leaves(params))} tensors, but got {len(leaves(v))}.")
     for t, p in zip(leaves(v), leaves(params), strict=True):
+        if isinstance(t, Tensor):
+            dense(t, "each tensor of a direction")
         if not isinstance(t, Tensor) or t.shape != p.shape or t.dtype != p.dtype:
             got = (tuple(t.shape), t.dtype) if isinstance(t, Tensor) else type(t).__name__
             raise ShapeError(f"expected a tensor {tuple(p.shape)} of {p.dtype}, but got {got}.")
@@ -214,24 +232,23 @@ def check_same_structure(v: Any, params: Params) -> None:
 
 def check_lift(u: Any, h: Tensor, shares: Sequence[float] | None, layers: int) -> None:
     """Raise unless u is a velocity of h and there is one share a layer."""
-    if not isinstance(u, Tensor) or u.shape != h.shape or u.dtype != h.dtype:
-        got = (tuple(u.shape), u.dtype) if isinstance(u, Tensor) else type(u).__name__
+    dense(u, "a velocity of the hypothesis")
+    if u.shape != h.shape or u.dtype != h.dtype:
+        got = (tuple(u.shape), u.dtype)
         raise ShapeError(
             f"a velocity of the hypothesis must be {tuple(h.shape)} of {h.dtype}, but is {got}."
         )
     if not bool(torch.isfinite(u).all()):
         raise NonFiniteError("the velocity to lift must be finite, but holds NaN or infinity.")
-    if shares is not None and (len(shares) != layers or abs(sum(shares) - 1) > 1e-9):
+    if shares is not None and abs(sum(numbers(shares, "shares", count=layers)) - 1) > 1e-9:
         raise InvalidInputError(
-            f"shares must be {layers} numbers, one a layer, that sum to one, but are {shares!r}."
+            f"shares must be {layers} numbers, one per layer, that sum to one, but are {shares!r}."
         )
 
 
 def check_size(n: Any, name: str) -> int:
     """Return n if it is a positive integer, else raise."""
-    if type(n) is not int or n < 1:
-        raise InvalidInputError(f"{name} must be a positive integer, but is {n!r}.")
-    return n
+    return integer(n, name, low=1)
 
 
 def check_init(factors: Sequence[Tensor]) -> None:
@@ -242,29 +259,33 @@ def check_init(factors: Sequence[Tensor]) -> None:
 
 def check_depth(depth: int) -> int:
     """Return depth if it is a positive integer, else raise."""
-    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
-        raise InvalidInputError(f"depth must be an integer of at least 1, but got {depth!r}.")
-    return depth
+    return integer(depth, "depth", low=1)
+
+
+def check_random(generator: Any, dtype: Any) -> None:
+    """Raise unless factors can be drawn from the generator in the dtype."""
+    check_generator(generator)
+    check_dtype(dtype)
 
 
 def check_leaves(tensors: Sequence[Any], name: str) -> None:
     """Raise unless all are finite floating-point tensors of one dtype and device."""
     for t in tensors:
         if not isinstance(t, Tensor):
-            raise DtypeError(f"{name} must be torch tensors, but one is a {type(t).__name__}.")
-        if t.dtype not in (torch.float32, torch.float64):
+            raise DtypeError(f"{name} must be torch tensors, but one is {describe(t)}.")
+        if t.device != tensors[0].device:
+            raise DeviceError(
+                f"{name} are spread over {tensors[0].device} and {t.device}; move them with .to()."
+            )
+    for t in tensors:
+        dense(t, name)
+        if t.dtype not in FLOATS:
             raise DtypeError(
                 f"{name} must be floating-point, float32 or float64, but one has {t.dtype}; try "
                 ".double()."
             )
-    first = tensors[0]
-    for t in tensors[1:]:
-        if t.device != first.device:
-            raise DeviceError(
-                f"{name} are spread over {first.device} and {t.device}; move them with .to()."
-            )
-        if t.dtype != first.dtype:
-            raise DtypeError(f"{name} mix {first.dtype} and {t.dtype}; convert with .to().")
+        if t.dtype != tensors[0].dtype:
+            raise DtypeError(f"{name} mix {tensors[0].dtype} and {t.dtype}; convert with .to().")
     for t in tensors:
         if not bool(torch.isfinite(t).all()):
             raise NonFiniteError(
@@ -306,13 +327,15 @@ def check_not_saddle(factors: Sequence[Tensor]) -> None:
 
 def check_positive(value: float, name: str) -> float:
     """Return value if it is positive and finite; zero is a saddle point."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInputError(f"{name} must be a number, but is {value!r}.")
-    if value == 0:
+    try:
+        found = number(value, name, low=0)
+    except InvalidInputError:
+        raise InvalidInputError(
+            f"{name} must be positive and finite, but is {describe(value)}."
+        ) from None
+    if found == 0:
         raise SaddlePointError(
             f"{name}=0 puts all factors at zero, a saddle point that no gradient leaves. Use a "
             "small positive value, e.g. 1e-3."
         )
-    if not 0 < value < float("inf"):
-        raise InvalidInputError(f"{name} must be positive and finite, but is {value!r}.")
-    return value
+    return found

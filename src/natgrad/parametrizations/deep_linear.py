@@ -5,16 +5,21 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from natgrad._checks import describe, instance, integer, integers, number, numbers
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.linalg.kronecker import Factor
 from natgrad.parametrizations.base import (
     Design,
     LinearHypothesis,
     check_features,
+    check_init,
     check_lift,
     check_not_saddle,
     check_positive,
+    check_random,
+    detach,
 )
+from natgrad.parametrizations.guard import guarded
 from natgrad.parametrizations.products import (
     Lift,
     check_factors,
@@ -45,11 +50,14 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
     """
 
     def __init__(self, widths: Sequence[int]) -> None:
-        self.widths = tuple(widths) if isinstance(widths, (tuple, list)) else ()
-        if len(self.widths) < 2 or any(type(n) is not int or n < 1 for n in self.widths):
+        try:
+            self.widths = integers(widths, "widths", low=1)
+        except InvalidInputError:
+            self.widths = ()
+        if len(self.widths) < 2:
             raise InvalidInputError(
                 "widths must be at least two positive integers, from inputs to outputs (depth 1 "
-                f"has two), but got {widths!r}."
+                f"has two), but got {describe(widths)}."
             )
         self.depth = len(self.widths) - 1
 
@@ -71,10 +79,13 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
             [(3, 2), (1, 3)]
         """
         root = check_positive(scale, "scale") ** (1 / self.depth)
-        return tuple(
+        check_random(generator, dtype)
+        factors = tuple(
             root / m**0.5 * torch.randn(n, m, dtype=dtype, generator=generator)
             for n, m in self._shapes()
         )
+        check_init(factors)
+        return factors
 
     def init_orthogonal(
         self,
@@ -91,6 +102,7 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
             True
         """
         root = check_positive(scale, "scale") ** (1 / self.depth)
+        check_random(generator, dtype)
         return tuple(root * random_orthogonal(n, m, generator, dtype) for n, m in self._shapes())
 
     def _shapes(self) -> list[tuple[int, int]]:
@@ -111,8 +123,12 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
         """Raise unless x is `(n, n₀)`."""
         check_features(x, params[0], self.widths[0])
 
+    @guarded
     def partial_products(self, params: tuple[Tensor, ...]) -> tuple[list[Factor], list[Factor]]:
         """Return Wᵢᵃ = W_L⋯Wᵢ₊₁ and Wᵢᵇ = Wᵢ₋₁⋯W₁, i = 1…L (suppl. 5–6); None is the identity."""
+        return self._partial_products(params)
+
+    def _partial_products(self, params: tuple[Tensor, ...]) -> tuple[list[Factor], list[Factor]]:
         ahead, behind = partial_products(params[::-1])
         return ahead[::-1], behind[::-1]
 
@@ -122,11 +138,11 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
 
     def push(self, params: tuple[Tensor, ...], v: tuple[Tensor, ...]) -> Tensor:
         """Return Σ Wᵢᵃ vᵢ Wᵢᵇ. [BLH18] (17)."""
-        return push(*self.partial_products(params), v)
+        return push(*self._partial_products(params), v)
 
     def pull(self, params: tuple[Tensor, ...], g: Tensor) -> tuple[Tensor, ...]:
         """Return Wᵢᵃᵀ g Wᵢᵇᵀ. [BLH18] (13)."""
-        return tuple(pull(*self.partial_products(params), g))
+        return tuple(pull(*self._partial_products(params), g))
 
     def lift(
         self, params: tuple[Tensor, ...], u: Tensor, *, shares: Sequence[float] | None = None
@@ -136,12 +152,14 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
         Raises:
             RankDeficientError: If u cannot be reached.
         """
+        params = detach(params)
         check_lift(u, self.hypothesis(params), shares, self.depth)
         v = self.solve(self.problem(params, u), shares)
         if shares is None:
             refuse_unreachable(self.push(params, v), u)
         return v
 
+    @guarded
     def problem(
         self,
         params: tuple[Tensor, ...],
@@ -166,6 +184,7 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
             right_root: S with SSᵀ the inputs' second moment in the basis.
             damping: λ ≥ 0.
         """
+        damping = number(damping, "damping", low=0)
         ahead, behind = partial_products(params[::-1])
         if basis is not None:
             behind = [basis if b is None else b @ basis for b in behind]
@@ -177,7 +196,10 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
 
     def solve(self, problem: Lift, shares: Sequence[float] | None) -> tuple[Tensor, ...]:
         """Return v₁…v_L of a problem of `problem`, whose factors run from the output side."""
-        return tuple(problem.solve(None if shares is None else list(shares)[::-1])[::-1])
+        instance(problem, "problem", Lift)
+        if shares is not None:
+            shares = numbers(shares, "shares", count=self.depth)[::-1]
+        return tuple(problem.solve(shares)[::-1])
 
     def evaluate(self, h: Tensor, x: Tensor) -> Tensor:
         """Return x hᵀ."""
@@ -193,6 +215,7 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
 
     def restrict(self, v: tuple[Tensor, ...], layer: int) -> tuple[Tensor, ...]:
         """Return v with every factor but one set to zero."""
+        integer(layer, "layer", low=0, high=self.depth - 1)
         return tuple(t if i == layer else torch.zeros_like(t) for i, t in enumerate(v))
 
     def prefers_gram(self, params: tuple[Tensor, ...], x: Tensor) -> bool:
@@ -222,7 +245,7 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
 
     def _sides(self, params: tuple[Tensor, ...], x: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Return (Wᵢᵃ, xᵢ₋₁) of every layer, identities written out."""
-        ahead, behind = self.partial_products(params)
+        ahead, behind = self._partial_products(params)
         eye = torch.eye(self.widths[-1], dtype=x.dtype, device=x.device)
         return [
             (eye if a is None else a, x if b is None else x @ b.mT)

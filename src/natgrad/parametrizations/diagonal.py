@@ -16,8 +16,10 @@ from natgrad.parametrizations.base import (
     check_lift,
     check_not_saddle,
     check_positive,
+    check_random,
     check_size,
 )
+from natgrad.parametrizations.guard import guarded
 
 
 class Diagonal(LinearHypothesis[Tensor]):
@@ -71,6 +73,7 @@ class Diagonal(LinearHypothesis[Tensor]):
                     [0.5000]], dtype=torch.float64)
         """
         shape = (self.depth, check_size(dim, "dim"))
+        check_random(None, dtype)
         w = torch.full(shape, check_positive(scale, "scale"), dtype=dtype)
         check_init(list(w))
         return w
@@ -89,8 +92,9 @@ class Diagonal(LinearHypothesis[Tensor]):
             >>> Diagonal(3).init_gaussian(4, generator=torch.Generator().manual_seed(0)).shape
             torch.Size([3, 4])
         """
-        check_positive(scale, "scale")
+        scale = check_positive(scale, "scale")
         shape = (self.depth, check_size(dim, "dim"))
+        check_random(generator, dtype)
         w = scale * torch.randn(shape, dtype=dtype, generator=generator)
         check_init(list(w))
         return w
@@ -115,8 +119,12 @@ class Diagonal(LinearHypothesis[Tensor]):
         """Return β, shape `(d,)`."""
         return params.prod(0)
 
+    @guarded
     def partial_products(self, params: Tensor) -> Tensor:
         """Return c, shape `(L, d)`: row l is the product of all factors but the l-th."""
+        return self._partial_products(params)
+
+    def _partial_products(self, params: Tensor) -> Tensor:
         ones = torch.ones_like(params[:1])
         before = torch.cat([ones, params[:-1]]).cumprod(0)
         after = torch.cat([ones, params.flip(0)[:-1]]).cumprod(0).flip(0)
@@ -124,11 +132,11 @@ class Diagonal(LinearHypothesis[Tensor]):
 
     def push(self, params: Tensor, v: Tensor) -> Tensor:
         """Return Σ_l c_l ⊙ v_l."""
-        return (self.partial_products(params) * v).sum(0)
+        return (self._partial_products(params) * v).sum(0)
 
     def pull(self, params: Tensor, g: Tensor) -> Tensor:
         """Return c_l ⊙ g in each layer. [KMH21] (37), corrected."""
-        return self.partial_products(params) * g
+        return self._partial_products(params) * g
 
     def lift(self, params: Tensor, u: Tensor, *, shares: Sequence[float] | None = None) -> Tensor:
         """Return v with Σ c_l ⊙ v_l = u: c_l u / Σ c² (shortest), or shares_l · u / c_l.
@@ -137,7 +145,7 @@ class Diagonal(LinearHypothesis[Tensor]):
             RankDeficientError: If u moves a coordinate on which the needed products vanish.
         """
         check_lift(u, params[0], shares, self.depth)
-        c = self.partial_products(params)
+        c = self._partial_products(params)
         if shares is None:
             q, direction = _polar(c)
             self._refuse_zero(q, u, "the partial product of every layer")
@@ -158,9 +166,10 @@ class Diagonal(LinearHypothesis[Tensor]):
                 "selection='min_norm', or an initialisation without zeros there."
             )
 
+    @guarded
     def surjective(self, params: Tensor) -> bool:
         """Return whether every velocity of β can be reached."""
-        return bool((self.partial_products(params) != 0).any(0).all())
+        return bool((self._partial_products(params) != 0).any(0).all())
 
     def evaluate(self, h: Tensor, x: Tensor) -> Tensor:
         """Return x @ h."""
@@ -182,7 +191,7 @@ class Diagonal(LinearHypothesis[Tensor]):
 
     def design(self, params: Tensor, x: Tensor, layer: int | None = None) -> Design:
         """Return x diag q, or x diag c_l for one layer; width d."""
-        c = self.partial_products(params)
+        c = self._partial_products(params)
         if layer is not None:
             only = torch.zeros_like(c)
             only[layer] = 1

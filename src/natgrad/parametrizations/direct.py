@@ -12,6 +12,7 @@ from natgrad.parametrizations.base import (
     LinearHypothesis,
     check_features,
     check_leaves,
+    check_lift,
 )
 from natgrad.parametrizations.entries import are_entries, check_entries, gather, scatter
 
@@ -69,6 +70,7 @@ class Direct(LinearHypothesis[Tensor]):
 
     def lift(self, params: Tensor, u: Tensor, *, shares: Sequence[float] | None = None) -> Tensor:
         """Return u: there is one layer and nothing to choose."""
+        check_lift(u, params, shares, 1)
         return u
 
     def evaluate(self, h: Tensor, x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from natgrad._checks import describe, integer, number
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.parametrizations.base import (
     DefaultFisher,
@@ -16,9 +17,12 @@ from natgrad.parametrizations.base import (
     check_lift,
     check_not_saddle,
     check_positive,
+    check_random,
     check_size,
+    detach,
 )
 from natgrad.parametrizations.entries import check_entries, gather, scatter
+from natgrad.parametrizations.guard import guarded
 from natgrad.parametrizations.products import (
     Lift,
     check_factors,
@@ -90,8 +94,8 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
             >>> [tuple(w.shape) for w in MatrixProduct(2).init_gaussian((3, 4), hidden=2)]
             [(3, 2), (2, 4)]
         """
-        check_positive(scale, "scale")
-        root = scale ** (1 / self.depth)
+        root = check_positive(scale, "scale") ** (1 / self.depth)
+        check_random(generator, dtype)
         factors = tuple(
             root / b**0.5 * torch.randn(a, b, dtype=dtype, generator=generator)
             for a, b in self._shapes(shape, hidden)
@@ -115,8 +119,8 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
             >>> torch.linalg.svdvals(w[0] @ w[1]).round(decimals=6)
             tensor([4., 4., 4.], dtype=torch.float64)
         """
-        check_positive(scale, "scale")
-        root = scale ** (1 / self.depth)
+        root = check_positive(scale, "scale") ** (1 / self.depth)
+        check_random(generator, dtype)
         return tuple(
             root * random_orthogonal(a, b, generator, dtype) for a, b in self._shapes(shape, hidden)
         )
@@ -143,7 +147,7 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
             >>> len(MatrixProduct(2).init_collapsed((3, 3), from_depth=6))
             2
         """
-        if type(from_depth) is not int or from_depth < self.depth or from_depth % self.depth:
+        if integer(from_depth, "from_depth") < 1 or from_depth % self.depth:
             raise InvalidInputError(
                 f"from_depth must be a multiple of depth {self.depth}, but is {from_depth}."
             )
@@ -156,11 +160,10 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
 
     def _shapes(self, shape: tuple[int, int], hidden: int | None) -> list[tuple[int, int]]:
         if not isinstance(shape, (tuple, list)) or len(shape) != 2:
-            raise InvalidInputError(f"shape must be (rows, columns), but is {shape!r}.")
-        for n in shape:
-            check_size(n, "each side of shape")
-        width = max(shape) if hidden is None else check_size(hidden, "hidden")
-        widths = [shape[0], *[width] * (self.depth - 1), shape[1]]
+            raise InvalidInputError(f"shape must be (rows, columns), but is {describe(shape)}.")
+        rows, columns = (check_size(n, "each side of shape") for n in shape)
+        width = max(rows, columns) if hidden is None else check_size(hidden, "hidden")
+        widths = [rows, *[width] * (self.depth - 1), columns]
         return list(pairwise(widths))
 
     def check(self, params: tuple[Tensor, ...]) -> None:
@@ -209,13 +212,16 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         Raises:
             RankDeficientError: If u cannot be reached.
         """
+        params = detach(params)
         check_lift(u, self.hypothesis(params), shares, self.depth)
+        damping = number(damping, "damping", low=0)
         problem = Lift(*partial_products(params), u, damping=damping)
         v = tuple(problem.solve(shares))
         if shares is None and not damping:
             refuse_unreachable(self.push(params, v), u)
         return v
 
+    @guarded
     def natural_lift(
         self, params: tuple[Tensor, ...], u: Tensor, shares: Sequence[float] | None, damping: float
     ) -> tuple[Tensor, ...]:
@@ -224,13 +230,17 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         Raises:
             ConvergenceError: If the answer does not survive rounding to the dtype.
         """
+        check_lift(u, self.hypothesis(params), shares, self.depth)
+        damping = number(damping, "damping", low=0)
         v = tuple(Lift(*partial_products(params), u, damping=damping).solve(shares))
         if not damping:
             refuse_rounding(params, v, u)
         return v
 
+    @guarded
     def surjective(self, params: tuple[Tensor, ...]) -> bool:
         """Return whether every velocity of β can be reached."""
+        params = detach(params)
         return Lift(*partial_products(params), self.hypothesis(params)).surjective()
 
     def evaluate(self, h: Tensor, x: Tensor) -> Tensor:
@@ -247,6 +257,7 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
 
     def restrict(self, v: tuple[Tensor, ...], layer: int) -> tuple[Tensor, ...]:
         """Return v with every factor but one set to zero."""
+        integer(layer, "layer", low=0, high=self.depth - 1)
         return tuple(t if i == layer else torch.zeros_like(t) for i, t in enumerate(v))
 
     def prefers_gram(self, params: tuple[Tensor, ...], x: Tensor) -> bool:

@@ -10,6 +10,7 @@ from torch.func import functional_call, jacrev, jvp, vjp, vmap
 from torch.nn import Module, UninitializedParameter
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from natgrad._checks import integer
 from natgrad.errors import DtypeError, ModuleError, ShapeError
 from natgrad.parametrizations.base import (
     Design,
@@ -18,6 +19,7 @@ from natgrad.parametrizations.base import (
     check_match,
     unflatten,
 )
+from natgrad.parametrizations.guard import first_line
 from natgrad.parametrizations.linear_taps import tap_linear_layers
 
 Dict = dict[str, Tensor]
@@ -58,7 +60,7 @@ class Network(Parametrization[Dict]):
                 "the module has lazy parameters without a shape; run it on a batch first."
             )
         self.module = module
-        self.memory = memory
+        self.memory = integer(memory, "memory", low=1)
 
     def __repr__(self) -> str:
         """Return the constructor call, the module by its class."""
@@ -116,7 +118,7 @@ class Network(Parametrization[Dict]):
         except Exception as error:  # whatever a user's forward may raise
             raise ModuleError(
                 f"the module cannot be run on inputs of shape {tuple(x.shape)} and dtype "
-                f"{x.dtype}: {error}"
+                f"{x.dtype}: {first_line(error)}"
             ) from error
         if not isinstance(first, Tensor):
             raise ModuleError(
@@ -147,13 +149,16 @@ class Network(Parametrization[Dict]):
 
     def predict(self, params: Dict, x: Tensor) -> Tensor:
         """Return module(x) at these parameters."""
+        return self._predict(params, x)
+
+    def _predict(self, params: Dict, x: Tensor) -> Tensor:
         with _differentiable_attention():
             return cast(Tensor, functional_call(self.module, params, (x,)))
 
     def jvp(self, params: Dict, x: Tensor, v: Dict) -> Tensor:
         """Return J v by one forward-mode pass, or by two reverse ones where that is missing."""
         try:
-            return cast(Tensor, jvp(lambda p: self.predict(p, x), (params,), (v,))[1])
+            return cast(Tensor, jvp(lambda p: self._predict(p, x), (params,), (v,))[1])
         except (NotImplementedError, RuntimeError):
             outputs, pull = self._pullback(params, x)
             # Jᵀu is linear in u, so its own transpose is J.
@@ -168,9 +173,11 @@ class Network(Parametrization[Dict]):
     def _pullback(self, params: Dict, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Any]]:
         """Return the outputs and u ↦ (Jᵀu,)."""
         try:
-            pulled = vjp(lambda p: self.predict(p, x), params)
+            pulled = vjp(lambda p: self._predict(p, x), params)
         except RuntimeError as error:
-            raise ModuleError(f"the module cannot be differentiated: {error}") from error
+            raise ModuleError(
+                f"the module cannot be differentiated: {first_line(error)}"
+            ) from error
         return pulled[0], pulled[1]
 
     def layers(self, params: Dict) -> int:
@@ -278,7 +285,7 @@ class Network(Parametrization[Dict]):
     def _row_chunks(self, params: Dict, x: Tensor, names: list[str]) -> Any:
         """Yield Jacobian rows `(chunk, k, p)` of successive data."""
         with torch.no_grad():
-            outputs = self.predict(params, x)
+            outputs = self._predict(params, x)
         k = outputs[0].numel()
         p = sum(params[name].numel() for name in names)
         size = max(1, self.memory // (k * p * outputs.element_size()))
@@ -297,7 +304,7 @@ class Network(Parametrization[Dict]):
         """Return a function for the Jacobian datum by datum, or None if data interact."""
 
         def single(p: Dict, datum: Tensor) -> Tensor:
-            return self.predict({**rest, **p}, datum[None]).reshape(-1)
+            return self._predict({**rest, **p}, datum[None]).reshape(-1)
 
         # One direction along which every parameter moves tells whether data interact.
         probe = {name: torch.cos(_count(t)) for name, t in chosen.items()}
@@ -319,7 +326,7 @@ class Network(Parametrization[Dict]):
         return rows
 
     def _batch_jacobian(self, chosen: Dict, rest: Dict, x: Tensor, k: int) -> Tensor:
-        parts = jacrev(lambda p: self.predict({**rest, **p}, x).reshape(len(x), k))(chosen)
+        parts = jacrev(lambda p: self._predict({**rest, **p}, x).reshape(len(x), k))(chosen)
         return torch.cat([parts[name].flatten(2) for name in chosen], dim=2)
 
     def _owners(self, params: Dict) -> list[str]:

@@ -1,0 +1,48 @@
+"""A valid call of every public callable, small enough to be made thousands of times."""
+
+from tests.poison_calls import models, optimizers, runs, tables
+from tests.poison_calls.common import TABLE
+from tests.poison_calls.models import LIKELIHOODS, MODELS
+
+__all__ = ["RECORDS", "REFUSES", "TABLE", "hands_on", "models", "optimizers", "runs", "tables"]
+
+# What natgrad makes and hands out. They hold what they are given, so their constructors have
+# nothing to refuse; their methods are in the table.
+RECORDS = {
+    "natgrad.Trajectory",
+    "natgrad.data.completion.Completion",
+    "natgrad.data.mnist.Mnist",
+    "natgrad.data.separable.Separable",
+    "natgrad.data.tables.Labelled",
+    "natgrad.data.teachers.Regression",
+    "natgrad.data.text.Text",
+    "natgrad.data.triples.Table",
+    "natgrad.data.triples.Triples",
+    "natgrad.diagnostics.SupportRecovery",
+    "natgrad.likelihoods.Root",
+    "natgrad.likelihoods.Whitened",
+    "natgrad.limits.Limit",
+    "natgrad.limits.Separability",
+    "natgrad.linalg.LeastSquares",
+    "natgrad.optim.Diagnosis",
+    "natgrad.optim.StepStatistics",
+    "natgrad.parametrizations.Design",
+}
+
+# Calls that no argument makes valid here: a group is refused always, and the files are not there.
+REFUSES = {
+    "natgrad.NGD.add_param_group",
+    "natgrad.data.fashion.load",
+    "natgrad.data.mnist.load",
+}
+
+
+def hands_on(name: str) -> bool:
+    """Return whether a callable is a map between tensors: NaN in is NaN out, as in PyTorch.
+
+    These run inside of flows and transforms, which check entries at their own border.
+    """
+    owner, _, last = name.rpartition(".")
+    kind = owner.rpartition(".")[2]
+    maps = {*LIKELIHOODS, *MODELS, "Root", "Whitened", "Completion"}
+    return kind in maps or last in ("flatten", "unflatten", "widen")

@@ -1,0 +1,235 @@
+"""Valid calls of flows, limits, diagnostics and linear algebra."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import natgrad as ng
+from natgrad import flows, linalg
+from natgrad.flows import closed_forms
+from tests.poison_calls.common import (
+    add,
+    add_method,
+    positions,
+    real,
+    separable_x,
+    signs,
+    x,
+)
+from tests.poison_calls.models import MODELS, problem
+
+_DEEP = MODELS["DeepLinear"]
+
+
+# Flows --------------------------------------------------------------------------------------------
+
+add(
+    "natgrad.descend",
+    ng.descend,
+    lambda: {
+        "direction": ng.natural,
+        **problem(),
+        "step": 0.01,
+        "until": 0.02,
+        "save_every": 1,
+        "record": {"norm": lambda w: w.norm()},
+        "max_steps": 3,
+        "damping": 0.1,
+    },
+)
+add(
+    "natgrad.integrate",
+    ng.integrate,
+    lambda: {
+        "direction": ng.natural,
+        **problem(),
+        "until": 0.02,
+        "times": torch.tensor([0.0, 0.01, 0.02]).double(),
+        "method": "dopri",
+        "log_time": False,
+        "rtol": 1e-3,
+        "atol": 1e-6,
+        "record": {"norm": lambda w: w.norm()},
+        "max_evaluations": 40,
+        "damping": 0.1,
+    },
+)
+add("natgrad.direction_settled", ng.direction_settled, lambda: {"tolerance": 0.1})
+add("natgrad.loss_below", ng.loss_below, lambda: {"bound": 0.1})
+add("natgrad.margin_above", ng.margin_above, lambda: {"bound": 0.1})
+add("natgrad.steps_reached", ng.steps_reached, lambda: {"n": 2})
+add("natgrad.time_reached", ng.time_reached, lambda: {"t": 0.1})
+add("natgrad.wall_clock", ng.wall_clock, lambda: {"seconds": 0.1})
+add("natgrad.flows.constant", flows.constant, lambda: {"size": 0.1})
+add("natgrad.flows.midpoint", flows.midpoint, lambda: {"size": 0.1})
+add("natgrad.flows.normalized", flows.normalized, lambda: {"size": 0.1, "grow": 1.1, "shrink": 0.5})
+add(
+    "natgrad.flows.StepRule",
+    flows.StepRule,
+    lambda: {"size": 0.1, "normalize": True, "grow": 1.1, "shrink": 0.5, "midpoint": False},
+)
+add(
+    "natgrad.flows.Rule",
+    flows.Rule,
+    lambda: {
+        "met": lambda progress: True,
+        "reason": "at once",
+        "status": flows.Status.CONVERGED,
+        "until": 1.0,
+    },
+)
+add("natgrad.flows.end_to_end", flows.end_to_end, lambda: {"depth": 2})
+add(
+    "natgrad.flows.closed_forms.deep_linear_total",
+    closed_forms.deep_linear_total,
+    lambda: {"total": real(2, 2), "optimum": real(2, 2, seed=1), "t": 0.5},
+)
+add(
+    "natgrad.flows.closed_forms.singular_times",
+    closed_forms.singular_times,
+    lambda: {"total": real(2, 2), "optimum": real(2, 2, seed=1)},
+)
+add(
+    "natgrad.flows.closed_forms.natural_logits",
+    closed_forms.natural_logits,
+    lambda: {"s": real(4), "y": signs(), "t": 0.5},
+)
+add(
+    "natgrad.flows.closed_forms.natural_flow_of_logistic_regression",
+    closed_forms.natural_flow_of_logistic_regression,
+    lambda: {
+        "beta": real(2),
+        "batch": (separable_x(), signs()),
+        "times": torch.tensor([0.0, 0.1]).double(),
+        "tolerance": 1e-6,
+    },
+)
+
+
+def trajectory() -> ng.Trajectory[Any]:
+    return ng.Trajectory(real(3), real(3, 2), real(3))
+
+
+def saved() -> str:
+    path = "trajectory.safetensors"
+    if not Path(path).exists():
+        trajectory().save(path)
+    return path
+
+
+add_method("natgrad.Trajectory.at", trajectory, lambda: {"index": 0})
+add_method("natgrad.Trajectory.save", trajectory, lambda: {"path": "other.safetensors"})
+add_method("natgrad.Trajectory.load", lambda: ng.Trajectory, lambda: {"path": saved()})
+
+
+# Limits and diagnostics ---------------------------------------------------------------------------
+
+_two = lambda: {"x": separable_x(), "y": signs()}  # noqa: E731
+_under = lambda: {"x": real(2, 3), "y": real(2)}  # noqa: E731
+add(
+    "natgrad.limits.basis_pursuit", ng.limits.basis_pursuit, lambda: {**_under(), "tolerance": 1e-6}
+)
+add(
+    "natgrad.limits.least_squares",
+    ng.limits.least_squares,
+    lambda: {**_under(), "kind": "minimum_norm"},
+)
+add(
+    "natgrad.limits.max_margin",
+    ng.limits.max_margin,
+    lambda: {**_two(), "p": 2, "starts": 1, "seed": 0, "tolerance": 1e-6},
+)
+add("natgrad.limits.natural_flow", ng.limits.natural_flow, lambda: {**_two(), "beta0": real(2)})
+add(
+    "natgrad.limits.nuclear_norm",
+    ng.limits.nuclear_norm,
+    lambda: {
+        "positions": positions(),
+        "values": real(3),
+        "shape": (2, 2),
+        "tolerance": 1e-3,
+        "iterations": 200,
+    },
+)
+add("natgrad.limits.separability", ng.limits.separability, lambda: {**_two(), "solver": "interior"})
+
+_pair = lambda: {"a": real(2), "b": real(2, seed=1)}  # noqa: E731
+add("natgrad.diagnostics.angle", ng.diagnostics.angle, _pair)
+add("natgrad.diagnostics.cosine", ng.diagnostics.cosine, _pair)
+add(
+    "natgrad.diagnostics.balancedness",
+    ng.diagnostics.balancedness,
+    lambda: {"parametrization": _DEEP[0](), "params": _DEEP[1]()},
+)
+add(
+    "natgrad.diagnostics.distance_to_limits",
+    ng.diagnostics.distance_to_limits,
+    lambda: {"beta": real(2), "limits": {"one": real(2, seed=1)}, "measure": "angle"},
+)
+for _method in ("effective_rank", "trace_norm"):
+    add(
+        f"natgrad.diagnostics.{_method}",
+        getattr(ng.diagnostics, _method),
+        lambda: {"matrix": real(2, 3)},
+    )
+add(
+    "natgrad.diagnostics.numerical_rank",
+    ng.diagnostics.numerical_rank,
+    lambda: {"matrix": real(2, 3), "rtol": 1e-6},
+)
+add(
+    "natgrad.diagnostics.gaussian_accuracy",
+    ng.diagnostics.gaussian_accuracy,
+    lambda: {"beta": real(2), "beta_true": real(2, seed=1), "covariance": torch.eye(2).double()},
+)
+for _method in ("margin", "normalized_margins"):
+    add(
+        f"natgrad.diagnostics.{_method}",
+        getattr(ng.diagnostics, _method),
+        lambda: {"beta": real(2), **_two(), "p": 2},
+    )
+add(
+    "natgrad.diagnostics.off_span", ng.diagnostics.off_span, lambda: {"beta": real(2), "x": x()[:1]}
+)
+add(
+    "natgrad.diagnostics.support_recovery",
+    ng.diagnostics.support_recovery,
+    lambda: {"beta": real(4), "true_support": torch.tensor([0, 1]), "k": 2},
+)
+
+
+# Linear algebra -----------------------------------------------------------------------------------
+
+add(
+    "natgrad.linalg.cholesky",
+    linalg.cholesky,
+    lambda: {"matrix": torch.eye(2).double(), "name": "it", "hint": "Try another."},
+)
+add(
+    "natgrad.linalg.default_rtol",
+    linalg.default_rtol,
+    lambda: {"*": (3, 2), "dtype": torch.float64},
+)
+add(
+    "natgrad.linalg.graded_lstsq",
+    linalg.graded_lstsq,
+    lambda: {"a": x(), "b": real(4), "log_weight": real(4), "rtol": 1e-9},
+)
+add(
+    "natgrad.linalg.graded_fisher_solve",
+    linalg.graded_fisher_solve,
+    lambda: {
+        "a": x(),
+        "log_weight": real(4),
+        "g": x(),
+        "g_log_weight": real(4),
+        "g_target": real(4),
+        "rtol": 1e-9,
+    },
+)
+_sides = lambda: {"left": [real(2, 2), None], "right": [None, real(2, 2, seed=1)], "u": real(2, 2)}  # noqa: E731
+add("natgrad.linalg.kronecker_lstsq", linalg.kronecker_lstsq, lambda: {**_sides(), "damping": 0.1})
+add("natgrad.linalg.reachable", linalg.reachable, _sides)
+add("natgrad.linalg.lstsq", linalg.lstsq, lambda: {"a": x(), "b": real(4), "rtol": 1e-9})
+add("natgrad.linalg.widen", linalg.widen, lambda: {"tensor": x().float()})

@@ -11,8 +11,10 @@ from natgrad.limits.inputs import signed_rows
 from natgrad.limits.one_norm import one_norm
 from natgrad.limits.quasi_norm import Local, quasi_norm
 from natgrad.limits.result import Limit, finish
+from natgrad.limits.scaling import scaled, unit_size
 from natgrad.limits.separability import refuse, separate
 from natgrad.limits.two_norm import margin_gap, two_norm
+from natgrad.linalg.columns import times_power
 
 _INSTEAD = {
     "not separable": "The logistic loss then has a finite minimiser: run a flow or Newton's method "
@@ -56,7 +58,6 @@ def max_margin(
         ConvergenceError: If the certificate stays above the tolerance.
 
     Example:
-        >>> import torch
         >>> x = torch.tensor([[1.0, 2.0], [-1.2, -0.5]], dtype=torch.float64)
         >>> y = torch.tensor([1.0, -1.0], dtype=torch.float64)
         >>> [round(v, 4) for v in max_margin(x, y, p=1).solution.tolist()]
@@ -67,14 +68,14 @@ def max_margin(
     began = time.perf_counter()
     a = signed_rows(x, y)
     _check_power(p)
-    size = float(a.abs().max()) or 1.0
-    limit, gap = _attempt(a / size, p, starts, seed, None)
+    a, size = unit_size(a)
+    limit, gap = _attempt(a, p, starts, seed, None)
     if gap > tolerance:
         found = separate(a)
         if found.kind != "separable":
             raise refuse(found, f"the ℓ_{p:g} max margin", _INSTEAD)
-        inside = 2 * found.direction / float((a @ found.direction).min() / size)
-        limit, gap = _attempt(a / size, p, starts, seed, inside)
+        inside = 2 * found.direction / float((a @ found.direction).min())
+        limit, gap = _attempt(a, p, starts, seed, inside)
         if limit is None or gap > tolerance:
             raise ConvergenceError(
                 f"the ℓ_{p:g} max margin was found only to a relative gap of {gap:.1e}: the data "
@@ -85,10 +86,10 @@ def max_margin(
     assert limit.dual is not None
     limit = replace(
         limit,
-        solution=limit.solution / size,
-        dual=limit.dual / size**p,
-        value=limit.value * size,
-        starts=tuple(size * v for v in limit.starts),
+        solution=times_power(limit.solution, -size),
+        dual=times_power(limit.dual, -p * size),
+        value=scaled(limit.value, size),
+        starts=tuple(scaled(v, size) for v in limit.starts),
     )
     return finish(limit, x, time.perf_counter() - began)
 

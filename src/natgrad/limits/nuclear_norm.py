@@ -10,7 +10,9 @@ from torch import Tensor
 
 from natgrad.errors import ConvergenceError, DeviceError, DtypeError, InvalidInputError, ShapeError
 from natgrad.limits.result import Limit, finish
+from natgrad.limits.scaling import scaled, unit_size
 from natgrad.linalg import widen
+from natgrad.linalg.columns import times_power
 from natgrad.linalg.lstsq import require_finite
 from natgrad.parametrizations.entries import check_entries
 
@@ -55,6 +57,7 @@ def nuclear_norm(
     """
     began = time.perf_counter()
     target, observed = _check(positions, values, shape)
+    target, power = unit_size(target)
     size = float(torch.linalg.matrix_norm(target, 2))
     if size == 0:
         zero = Limit(target, 0.0, 0.0, "relative duality gap", "zero", dual=target)
@@ -67,7 +70,8 @@ def nuclear_norm(
             f"in {iterations} iterations. Raise tolerance (now {tolerance:g}) or iterations."
         )
     exact = torch.where(observed, target, size * b)
-    value = float(torch.linalg.svdvals(exact).sum())
+    value = scaled(float(torch.linalg.svdvals(exact).sum()), power)
+    exact = times_power(exact, power)
     solver = "Douglas–Rachford, Anderson acceleration"
     limit = Limit(exact, value, gap, "relative duality gap", solver, dual=dual)
     return finish(limit, values, time.perf_counter() - began)

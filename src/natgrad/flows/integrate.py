@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, cast, get_args
 
 import torch
 from torch import Tensor
@@ -74,7 +75,7 @@ def integrate(
             variables), `"newton"` (natural gradient flow of logistic regression, solved for by
             Newton's method at every step and saved time), `"rkc"` (Runge–Kutta–Chebyshev, for
             gradient flows), `"dopri"`, `"dop853"` (explicit), `"radau"`, `"bdf"`, `"lsoda"`
-            (stiff), or `"auto"`.
+            (stiff), or `"auto"`, which goes on with `"dop853"` where `"newton"` gives up.
         log_time: Integrate in log(1 + t); default for classification losses. `"dual"` and
             `"newton"` have clocks of their own.
         rtol: Relative accuracy per step; default 1e-3 for `"dual"`, else 1e-6. `"newton"` is
@@ -116,8 +117,12 @@ def integrate(
             max_evaluations,
         )
 
+    begin = _Beginning(params)
     if chosen == "newton":
-        return _integrate_newton(likelihood, params, batch, rule, recorder, max_evaluations)
+        found = _integrate_newton(likelihood, params, batch, rule, recorder, max_evaluations)
+        if isinstance(found, Trajectory) or method == "newton":
+            return found if isinstance(found, Trajectory) else found.give_up(recorder)
+        begin, chosen = found, "dop853"
 
     x, y = batch
 
@@ -128,7 +133,7 @@ def integrate(
         return flatten(direction(likelihood, parametrization, here, batch, **options))
 
     stretched = isinstance(likelihood, (Bernoulli, Categorical)) if log_time is None else log_time
-    clock = LogClock() if stretched else LinearClock()
+    clock = LogClock(begin.t) if stretched else LinearClock(begin.t)
 
     def field(tau: float, state: Tensor) -> Tensor:
         return clock.rate(tau) * velocity(state)
@@ -137,16 +142,16 @@ def integrate(
         lambda: stepper(
             chosen,
             field,
-            flatten(params),
+            flatten(begin.params),
             clock.tau(rule.until),
             rtol=1e-6 if rtol is None else rtol,
             atol=atol,
         ),
         clock,
-        params,
+        begin,
         rule,
         recorder,
-        chosen + (" in log time" if stretched else ""),
+        begin.method + chosen + (" in log time" if stretched else ""),
         max_evaluations,
         direction is natural,
     )
@@ -160,16 +165,53 @@ def _check_accuracy(rtol: float | None, atol: float, max_evaluations: int) -> No
         )
 
 
+@dataclass(frozen=True)
+class _Beginning(Generic[P]):
+    """Where an integrator takes over: at the start, or where another one gave up.
+
+    Attributes:
+        params: Parameters there.
+        t: Time there.
+        steps: Steps taken so far.
+        evaluations: Evaluations so far.
+        method: What was used so far, as the beginning of the method's name.
+        error: Why it gave up.
+    """
+
+    params: P
+    t: float = 0.0
+    steps: int = 0
+    evaluations: int = 0
+    method: str = ""
+    error: str = ""
+
+    def give_up(self, recorder: Recorder[P]) -> Trajectory[P]:
+        """Return the trajectory that ends here, stalled."""
+        if not recorder.saved_at(self.t):
+            recorder.save(self.t, self.params)
+        return recorder.finish(
+            Status.STALLED,
+            f"at t = {self.t:.6g}: {self.error}",
+            method="Newton path",
+            evaluations=self.evaluations,
+            steps=self.steps,
+            error_estimate=math.nan,
+        )
+
+
+@dataclass(frozen=True)
 class LinearClock:
-    """τ = t."""
+    """τ = t − t₀."""
+
+    start: float = 0.0
 
     def t(self, tau: float) -> float:
         """Return t."""
-        return tau
+        return self.start + tau
 
     def tau(self, t: float) -> float:
         """Return τ."""
-        return t
+        return t - self.start
 
     def rate(self, tau: float) -> float:
         """Return dt/dτ."""
@@ -177,19 +219,19 @@ class LinearClock:
 
 
 class LogClock(LinearClock):
-    """τ = log(1 + t)."""
+    """τ = log (1 + t)/(1 + t₀)."""
 
     def t(self, tau: float) -> float:
         """Return t."""
-        return math.expm1(tau)
+        return self.start + (1 + self.start) * math.expm1(tau)
 
     def tau(self, t: float) -> float:
         """Return τ."""
-        return math.log1p(t)
+        return math.log1p((t - self.start) / (1 + self.start))
 
     def rate(self, tau: float) -> float:
         """Return dt/dτ = 1 + t."""
-        return math.exp(tau)
+        return (1 + self.start) * math.exp(tau)
 
 
 def _choose(
@@ -234,7 +276,7 @@ def _choose(
 def _run(
     start: Callable[[], Stepper],
     clock: LinearClock,
-    params: P,
+    begin: _Beginning[P],
     rule: Rule,
     recorder: Recorder[P],
     method: str,
@@ -246,14 +288,15 @@ def _run(
     Steps of a gradient flow shrink to nothing where it is too stiff, those of a natural one where
     it is `singular`.
     """
-    steps, t, state = 0, 0.0, flatten(params)
+    params = begin.params
+    steps, t, state = begin.steps, begin.t, flatten(params)
     solver: Stepper | None = None
-    if recorder.saves_every_step or recorder.due(0.0):
+    if t == 0 and (recorder.saves_every_step or recorder.due(0.0)):
         recorder.save(0.0, params)
     status, detail = Status.STALLED, f"gave up after {max_evaluations} evaluations"
     try:
         solver = start()
-        while solver.evaluations < max_evaluations:
+        while begin.evaluations + solver.evaluations < max_evaluations:
             failure = solver.step()
             if failure is not None:
                 status, detail = Status.STALLED, f"at t = {t:.6g}: {failure}"
@@ -285,7 +328,7 @@ def _run(
         status,
         detail,
         method=method,
-        evaluations=0 if solver is None else solver.evaluations,
+        evaluations=begin.evaluations + (0 if solver is None else solver.evaluations),
         steps=steps,
         error_estimate=float("nan") if solver is None else solver.error,
     )
@@ -298,8 +341,12 @@ def _integrate_newton(
     rule: Rule,
     recorder: Recorder[P],
     max_evaluations: int,
-) -> Trajectory[P]:
-    """Natural gradient flow of logistic regression; see `natgrad.flows.logistic_flow`."""
+) -> Trajectory[P] | _Beginning[P]:
+    """Natural gradient flow of logistic regression; see `natgrad.flows.logistic_flow`.
+
+    Returns:
+        The trajectory, or where Newton's method lost it.
+    """
     x, y = batch
     beta = cast(Tensor, params)
     flow = LogisticFlow(beta, x, likelihood.prepare(x @ beta, y)[1])
@@ -323,7 +370,8 @@ def _integrate_newton(
                 status, detail = rule.status, f"{rule.reason} at t = {t:.6g}"
                 break
     except (ConvergenceError, VelocityOverflowError) as error:
-        status, detail = Status.STALLED, f"at t = {t:.6g}: {error}"
+        recorder.rewind()
+        return _Beginning(here, t, steps, flow.evaluations, "Newton path, then ", str(error))
     if not recorder.saved_at(t):
         recorder.save(t, here)
     return recorder.finish(

@@ -1,5 +1,6 @@
 """Collecting a trajectory while it is computed."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic
@@ -57,6 +58,12 @@ class Recorder(Generic[P]):
             out.append(float(self.wanted[self._next]))
             self._next += 1
         return out
+
+    def rewind(self) -> None:
+        """Ask again for the wanted times after the last one saved."""
+        if self.wanted is not None:
+            last = self._times[-1] if self._times else -math.inf
+            self._next = int((self.wanted <= last).sum())
 
     @property
     def saves_every_step(self) -> bool:

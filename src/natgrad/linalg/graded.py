@@ -155,6 +155,55 @@ def graded_fisher_solve(
     return LeastSquares(solution, len(basis.inside), basis.rtol)
 
 
+def graded_balance(
+    a: Tensor, log_weight: Tensor, plus: Tensor, minus: Tensor, errors: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return F⁺ Σₙ (e^{2pₙ} − e^{2mₙ}) aₙ with F = Σₙ e^{2ℓₙ} aₙ aₙᵀ, and what rounding does to it.
+
+    Where the second sum cancels on a light basis row to within rounding it counts as zero there:
+    symmetric, duplicated and integer data cancel exactly, and the lightest of rows would weigh
+    the rounding error up. The second result is what is left of such errors, as a solution.
+
+    Args:
+        a: Rows, shape `(n, p)`.
+        log_weight: ℓ, shape `(n,)`.
+        plus: p, shape `(n,)`, on the same scale as ℓ.
+        minus: m, shape `(n,)`, on the same scale as ℓ.
+        errors: Relative rounding errors of the terms of the second sum, shape `(n,)`.
+
+    Raises:
+        VelocityOverflowError: If the answer overflows.
+
+    Example:
+        >>> a = torch.tensor([[0.0, 1.0], [1.0, 3.0], [-1.0, 3.0]]).double()
+        >>> ell = torch.tensor([0.0, -40.0, -40.0]).double()
+        >>> zero = torch.zeros(3).double()
+        >>> graded_balance(a, ell, ell, zero, zero)[0]
+        tensor([ 0., -6.], dtype=torch.float64)
+    """
+    exponents = column_exponents(a)
+    a = a if exponents is None else times_power(a, -exponents)
+    a, norms, log_weight = _unit_rows(a, log_weight)
+    basis = GradedBasis.of(a, log_weight, None)
+    wide = widen(a).to(basis.t.device)
+    coefficients = _coordinates(basis, a, wide, exponents) * widen(norms).to(wide.device)[:, None]
+    ell = log_weight.to(wide.device)[basis.inside]
+    first, second = (
+        torch.where(coefficients == 0, 0.0, coefficients * torch.exp(2 * (logs[:, None] - ell)))
+        for logs in (widen(plus).to(wide.device), widen(minus).to(wide.device))
+    )
+    total, size = second.sum(0), second.abs().sum(0)
+    kept = total.abs() > basis.rtol * size
+    rounding = second.mT @ widen(errors).to(wide.device)
+    sums = first.sum(0) - torch.where(kept, total, 0.0)
+    rhs = torch.stack([sums, torch.where(kept, rounding, 0.0)], dim=1)
+    if not bool(torch.isfinite(rhs).all()):
+        raise VelocityOverflowError("the sums to be balanced overflow; use a shorter step.")
+    z = basis.solve(lambda z: rhs - z - basis.m.mT @ (basis.t @ z), start=rhs)
+    change, noise = _shortest(basis, a, z, exponents).to(a).unbind(1)
+    return change, noise
+
+
 def _coordinates(basis: GradedBasis, a: Tensor, g: Tensor, exponents: Tensor | None) -> Tensor:
     """Return rows g 2^e, projected on the span of A_B 2^e, as combinations of the latter."""
     if exponents is None or len(basis.inside) == a.shape[1]:

@@ -14,6 +14,7 @@ ROOT = Path(natgrad.__file__).parent
 # set stand beside each other and do not import each other, unless ALLOWED says so.
 LAYERS: list[set[str]] = [
     {"errors"},
+    {"_checks"},
     {"linalg", "data", "lab"},
     {"likelihoods"},
     {"parametrizations", "reference"},
@@ -28,13 +29,14 @@ LAYERS: list[set[str]] = [
 # Modules with a list of their own, narrower than the layers.
 ONLY: dict[str, set[str]] = {
     "errors": set(),
-    "linalg": {"errors"},
-    "data": {"errors"},
-    "lab": {"errors"},
-    "optim": {"errors", "linalg", "likelihoods", "parametrizations"},
-    "reference": {"errors", "likelihoods"},
-    "limits": {"errors", "linalg", "likelihoods", "parametrizations"},
-    "diagnostics": {"errors", "linalg", "likelihoods", "parametrizations"},
+    "_checks": {"errors"},
+    "linalg": {"errors", "_checks"},
+    "data": {"errors", "_checks"},
+    "lab": {"errors", "_checks"},
+    "optim": {"errors", "_checks", "linalg", "likelihoods", "parametrizations"},
+    "reference": {"errors", "_checks", "likelihoods"},
+    "limits": {"errors", "_checks", "linalg", "likelihoods", "parametrizations"},
+    "diagnostics": {"errors", "_checks", "linalg", "likelihoods", "parametrizations"},
 }
 
 # Who may import these, besides tests and the package's own __init__.

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, cast, get_args
 import torch
 from torch import Tensor
 
+from natgrad._checks import choice, flag, integer, number
 from natgrad.directions import euclidean, natural
 from natgrad.directions.batch import check_problem
 from natgrad.directions.euclidean import descent
@@ -18,8 +19,10 @@ from natgrad.errors import (
     RankDeficientError,
     VelocityOverflowError,
 )
+from natgrad.flows.clock import LinearClock, LogClock
 from natgrad.flows.dual import DualFlow
 from natgrad.flows.logistic_flow import LogisticFlow
+from natgrad.flows.options import check_options
 from natgrad.flows.recorder import Record, Recorder
 from natgrad.flows.steppers import Stepper, stepper
 from natgrad.flows.stopping import Rule, as_rule
@@ -83,7 +86,8 @@ def integrate(
         atol: Absolute accuracy per step.
         record: Diagnostics to save, by name: functions of the parameters.
         max_evaluations: Give up (status stalled) after so many evaluations.
-        **options: Passed to `direction`, e.g. `selection`, `fisher_over`, `damping`.
+        **options: Passed to `direction`: `selection`, `fisher_over` and `damping` of `natural`;
+            `euclidean` has none.
 
     Returns:
         The trajectory; its `status` and `detail` say why it ended.
@@ -101,7 +105,13 @@ def integrate(
     """
     params = detach(params)
     check_problem(likelihood, parametrization, params, batch)
-    _check_accuracy(rtol, atol, max_evaluations)
+    check_options(direction, options, integrate)
+    if rtol is not None:
+        rtol = number(rtol, "rtol", low=0, high=1, low_open=True, high_open=True)
+    atol = number(atol, "atol", low=0)
+    max_evaluations = integer(max_evaluations, "max_evaluations", low=1)
+    log_time = None if log_time is None else flag(log_time, "log_time")
+    choice(method, "method", get_args(Method))
     rule = as_rule(until)
     recorder = Recorder(likelihood, parametrization, batch, times, record)
     chosen = _choose(method, direction, likelihood, parametrization, params, batch, options)
@@ -157,14 +167,6 @@ def integrate(
     )
 
 
-def _check_accuracy(rtol: float | None, atol: float, max_evaluations: int) -> None:
-    if (rtol is not None and not 0 < rtol < 1) or not atol >= 0 or max_evaluations < 1:
-        raise InvalidInputError(
-            "rtol must lie between 0 and 1, atol be at least 0 and max_evaluations at least 1, but "
-            f"they are {rtol}, {atol} and {max_evaluations}."
-        )
-
-
 @dataclass(frozen=True)
 class _Beginning(Generic[P]):
     """Where an integrator takes over: at the start, or where another one gave up.
@@ -199,41 +201,6 @@ class _Beginning(Generic[P]):
         )
 
 
-@dataclass(frozen=True)
-class LinearClock:
-    """τ = t − t₀."""
-
-    start: float = 0.0
-
-    def t(self, tau: float) -> float:
-        """Return t."""
-        return self.start + tau
-
-    def tau(self, t: float) -> float:
-        """Return τ."""
-        return t - self.start
-
-    def rate(self, tau: float) -> float:
-        """Return dt/dτ."""
-        return 1.0
-
-
-class LogClock(LinearClock):
-    """τ = log (1 + t)/(1 + t₀)."""
-
-    def t(self, tau: float) -> float:
-        """Return t."""
-        return self.start + (1 + self.start) * math.expm1(tau)
-
-    def tau(self, t: float) -> float:
-        """Return τ."""
-        return math.log1p((t - self.start) / (1 + self.start))
-
-    def rate(self, tau: float) -> float:
-        """Return dt/dτ = 1 + t."""
-        return (1 + self.start) * math.exp(tau)
-
-
 def _choose(
     method: str,
     direction: Direction,
@@ -243,9 +210,6 @@ def _choose(
     batch: tuple[Tensor, Tensor],
     options: dict[str, Any],
 ) -> str:
-    known = get_args(Method)
-    if method not in known:
-        raise InvalidInputError(f"method must be one of {', '.join(known)}, but is {method!r}.")
     logistic = (
         isinstance(likelihood, Bernoulli)
         and isinstance(parametrization, (Direct, Diagonal))

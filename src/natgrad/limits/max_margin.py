@@ -58,6 +58,7 @@ def max_margin(
         ConvergenceError: If the certificate stays above the tolerance.
 
     Example:
+        >>> import torch
         >>> x = torch.tensor([[1.0, 2.0], [-1.2, -0.5]], dtype=torch.float64)
         >>> y = torch.tensor([1.0, -1.0], dtype=torch.float64)
         >>> [round(v, 4) for v in max_margin(x, y, p=1).solution.tolist()]

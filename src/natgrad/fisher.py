@@ -5,12 +5,12 @@ from typing import Generic, cast
 import torch
 from torch import Tensor
 
-from natgrad.directions.batch import check_inputs, check_model
+from natgrad._checks import dense, require_finite
+from natgrad.directions.batch import check_inputs, check_model, check_params
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Gaussian, Likelihood
 from natgrad.linalg import lstsq
 from natgrad.linalg.kronecker import Factor
-from natgrad.linalg.lstsq import require_finite
 from natgrad.parametrizations import DeepLinear
 from natgrad.parametrizations.base import (
     P,
@@ -47,7 +47,7 @@ class Fisher(Generic[P]):
     ) -> None:
         check_model(parametrization, likelihood)
         params = detach(params)
-        parametrization.check(params)
+        check_params(parametrization, params)
         check_inputs(parametrization, params, x)
         self.likelihood = likelihood
         self.parametrization = parametrization
@@ -59,7 +59,7 @@ class Fisher(Generic[P]):
     @torch.no_grad()
     def matvec(self, v: P) -> P:
         """Return F v, in the parameters' structure: one forward and one reverse product."""
-        check_same_structure(v, self.params)
+        self._check_vector(v)
         moved = self.parametrization.jvp(self.params, self.x, v).reshape(len(self.x), -1)
         weighed = torch.einsum("nkj,nj->nk", self._blocks, moved)
         return self.parametrization.vjp(self.params, self.x, weighed.reshape(self._outputs.shape))
@@ -132,9 +132,7 @@ class Fisher(Generic[P]):
             (tensor([[16.]]), tensor([[8.]]))
         """
         self._refuse_others("inverse_matvec")
-        check_same_structure(v, self.params)
-        for part in leaves(v):
-            require_finite(part, "the vector")
+        self._check_vector(v)
         network = cast(DeepLinear, self.parametrization)
         sides = [self._sides(i + 1) for i in range(network.depth)]
         parts = zip(sides, cast(tuple[Tensor, ...], v), strict=True)
@@ -145,6 +143,15 @@ class Fisher(Generic[P]):
         u = lstsq(self.x, lstsq(self.x.mT, u.mT).solution).solution.mT / scale
         moved = [lstsq(b.mT, lstsq(a, u).solution.mT).solution.mT for a, b in sides]
         return cast(P, tuple(w / network.depth**2 for w in moved))
+
+    def _check_vector(self, v: P) -> None:
+        """Raise unless v is finite, dense and of the structure of the parameters."""
+        parts = v.values() if isinstance(v, dict) else v if isinstance(v, tuple) else (v,)
+        for part in parts:
+            dense(part, "the vector")
+        check_same_structure(v, self.params)
+        for part in leaves(v):
+            require_finite(part, "the vector")
 
     def _refuse_others(self, name: str) -> None:
         if not self._is_linear_gaussian():

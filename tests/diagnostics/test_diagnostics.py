@@ -220,7 +220,7 @@ def test_off_span_is_the_complement_of_the_row_space():
         (lambda: margin(BETA, X, Y, 0), InvalidInputError, "above 0"),
         (lambda: margin(BETA, X, Y, -math.inf), InvalidInputError, "above 0"),
         (lambda: margin(BETA.tolist(), X, Y), DtypeError, "beta"),
-        (lambda: margin(BETA, X, Y.tolist()), DtypeError, "list"),
+        (lambda: margin(BETA, X, Y.tolist()), DtypeError, "Tensor"),
         (lambda: cosine(BETA, BETA[:2]), ShapeError, "last dimensions"),
         (lambda: angle(BETA.long(), BETA), DtypeError, "int64"),
         (lambda: effective_rank(BETA), ShapeError, "2 dimensions"),

@@ -44,13 +44,12 @@ def alike(a: Tensor, b: Tensor, names: tuple[str, str]) -> tuple[Tensor, Tensor]
 
 def broadcast(a: Tensor, b: Tensor, names: tuple[str, str]) -> None:
     """Raise unless leading dimensions can be broadcast."""
-    try:
-        torch.broadcast_tensors(a, b)
-    except RuntimeError as error:
+    sides = zip(reversed(a.shape), reversed(b.shape), strict=False)
+    if any(n != m and 1 not in (n, m) for n, m in sides):
         raise ShapeError(
             f"{names[0]} and {names[1]} must have leading dimensions that broadcast, but have "
             f"shapes {tuple(a.shape)} and {tuple(b.shape)}."
-        ) from error
+        )
 
 
 def check_labelled(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

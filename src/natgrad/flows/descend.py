@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import flag, integer, number
-from natgrad.directions import euclidean
+from natgrad.directions import euclidean, natural
 from natgrad.directions.batch import check_problem
 from natgrad.directions.euclidean import descent
 from natgrad.errors import InvalidInputError, NatgradError
@@ -18,7 +18,14 @@ from natgrad.flows.recorder import Record, Recorder
 from natgrad.flows.stopping import Progress, Rule, as_rule
 from natgrad.flows.trajectory import Status, Trajectory
 from natgrad.likelihoods import Likelihood
-from natgrad.parametrizations.base import P, Parametrization, detach, leaves, rebuild
+from natgrad.parametrizations.base import (
+    P,
+    Parametrization,
+    check_same_structure,
+    detach,
+    leaves,
+    rebuild,
+)
 
 
 @dataclass(frozen=True)
@@ -200,9 +207,12 @@ class _Model:
         self.evaluations += 1
         if self._direction is euclidean:
             return descent(self._likelihood, self._parametrization, params, *self._batch)
-        return self._direction(
+        v = self._direction(
             self._likelihood, self._parametrization, params, self._batch, **self._options
         )
+        if self._direction is not natural:
+            check_same_structure(v, params)
+        return v
 
     def loss(self, params: Any) -> tuple[float, Tensor]:
         outputs = self._parametrization.predict(params, self._batch[0])

@@ -29,7 +29,14 @@ from natgrad.flows.stopping import Rule, as_rule
 from natgrad.flows.trajectory import Status, Trajectory
 from natgrad.likelihoods import Bernoulli, Categorical, Likelihood
 from natgrad.parametrizations import Diagonal, Direct
-from natgrad.parametrizations.base import P, Parametrization, detach, flatten, unflatten
+from natgrad.parametrizations.base import (
+    P,
+    Parametrization,
+    check_same_structure,
+    detach,
+    flatten,
+    unflatten,
+)
 
 Method = Literal["auto", "dual", "newton", "rkc", "dopri", "dop853", "radau", "bdf", "lsoda"]
 Direction = Callable[..., Any]
@@ -140,7 +147,10 @@ def integrate(
         here = unflatten(state, params)
         if direction is euclidean:
             return flatten(descent(likelihood, parametrization, here, x, y))
-        return flatten(direction(likelihood, parametrization, here, batch, **options))
+        v = direction(likelihood, parametrization, here, batch, **options)
+        if direction is not natural:
+            check_same_structure(v, params)
+        return flatten(v)
 
     stretched = isinstance(likelihood, (Bernoulli, Categorical)) if log_time is None else log_time
     clock = LogClock(begin.t) if stretched else LinearClock(begin.t)

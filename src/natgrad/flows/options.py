@@ -4,7 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from natgrad._checks import function, refuse_unknown
+from natgrad._checks import describe, function, refuse_unknown
+from natgrad.errors import DtypeError
 
 
 def check_options(
@@ -25,6 +26,8 @@ def check_options(
         natgrad.errors.InvalidInputError: integrate of euclidean has no option 'rtoll'. Did you ...
     """
     function(direction, "direction")
+    if isinstance(direction, type):
+        raise DtypeError(f"direction must be a function, but is {describe(direction)}.")
     if not options:
         return
     known = _keywords(direction)

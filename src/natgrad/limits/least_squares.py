@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from natgrad._checks import choice, number
 from natgrad.errors import ConvergenceError, InvalidInputError, RankDeficientError
 from natgrad.limits.inputs import check_design, check_targets
 from natgrad.limits.one_norm import one_norm_equal
@@ -44,8 +45,7 @@ def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
         [0.5, 0.5]
     """
     began = time.perf_counter()
-    if kind not in get_args(Kind):
-        raise InvalidInputError(f"kind must be 'ordinary' or 'minimum_norm', but is {kind!r}.")
+    choice(kind, "kind", get_args(Kind))
     a, b = check_design(x), check_targets(y, x)
     require_finite(b, "y")
     fit = lstsq(a, b, rtol=default_rtol(*a.shape, dtype=x.dtype))
@@ -95,6 +95,7 @@ def basis_pursuit(x: Tensor, y: Tensor, *, tolerance: float = 1e-9) -> Limit:
         [0.0, 0.5]
     """
     began = time.perf_counter()
+    tolerance = number(tolerance, "tolerance", low=0)
     a, f = check_design(x), check_targets(y, x)
     require_finite(f, "y")
     unit, _ = unit_columns(a)

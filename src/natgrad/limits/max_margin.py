@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from natgrad._checks import describe, integer, number
 from natgrad.errors import ConvergenceError, UnsupportedError
 from natgrad.limits.inputs import signed_rows
 from natgrad.limits.one_norm import one_norm
@@ -69,6 +70,9 @@ def max_margin(
     began = time.perf_counter()
     a = signed_rows(x, y)
     _check_power(p)
+    starts = integer(starts, "starts", low=1)
+    seed = integer(seed, "seed")
+    tolerance = number(tolerance, "tolerance", low=0)
     a, size = unit_size(a)
     limit, gap = _attempt(a, p, starts, seed, None)
     if gap > tolerance:
@@ -129,5 +133,5 @@ def _local(a: Tensor, p: float, best: Local) -> Limit:
 def _check_power(p: float) -> None:
     if isinstance(p, bool) or not isinstance(p, (int, float)) or not (0 < p <= 1 or p == 2):
         raise UnsupportedError(
-            f"max_margin takes p = 2, p = 1 or 0 < p < 1 (2/L for depth L), but got {p!r}."
+            f"max_margin takes p = 2, p = 1 or 0 < p < 1 (2/L for depth L), but got {describe(p)}."
         )

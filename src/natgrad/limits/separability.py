@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from natgrad.errors import ConvergenceError, InvalidInputError, UnsupportedError
+from natgrad._checks import choice
+from natgrad.errors import ConvergenceError, UnsupportedError
 from natgrad.limits.highs import split
 from natgrad.limits.inputs import rank_and_basis, signed_rows
 from natgrad.limits.interior import interior_point
@@ -104,8 +105,7 @@ def separability(x: Tensor, y: Tensor, *, solver: Solver = "interior") -> Separa
         >>> separability(x, torch.tensor([1.0, -1.0])).kind
         'separable'
     """
-    if solver not in get_args(Solver):
-        raise InvalidInputError(f"solver must be 'interior' or 'highs', but is {solver!r}.")
+    choice(solver, "solver", get_args(Solver))
     began = time.perf_counter()
     found = separate(signed_rows(x, y), solver)
     return Separability(

@@ -21,10 +21,11 @@ import math
 import torch
 from torch import Tensor
 
-from natgrad.errors import VelocityOverflowError
+from natgrad._checks import number, tensor
+from natgrad.errors import ShapeError, VelocityOverflowError
 from natgrad.linalg.columns import column_exponents, times_power
 from natgrad.linalg.graded_basis import GradedBasis
-from natgrad.linalg.lstsq import LeastSquares, lstsq, require_finite, widen
+from natgrad.linalg.lstsq import LeastSquares, lstsq, widen
 
 # Log-weight spreads below this lose at most four digits of sixteen when rows are scaled.
 MILD_SPREAD = 9.0
@@ -52,13 +53,11 @@ def graded_lstsq(
         >>> graded_lstsq(a, b, torch.tensor([0.0, 0.0, -345.0])).solution.round(decimals=12)
         tensor([2., 3.], dtype=torch.float64)
     """
-    require_finite(log_weight, "the log-weights")
+    _check_rows(a, log_weight, b, rtol=rtol)
     if a.shape[0] <= a.shape[1]:
         unweighted = lstsq(a, b, rtol=rtol)
         if unweighted.rank == a.shape[0]:
             return unweighted
-    require_finite(a, "the rows")
-    require_finite(b, "the targets")
     if not bool(a.any()):
         return lstsq(a, b, rtol=rtol)
     exponents = column_exponents(a)
@@ -79,6 +78,15 @@ def graded_lstsq(
     z = basis.solve(lambda z: (b_in - z) + basis.m.mT @ (b_out - basis.t @ z), start=b_in)
     solution = _shortest(basis, a, z, exponents).to(a) * scale
     return LeastSquares(solution, len(basis.inside), basis.rtol)
+
+
+def _check_rows(a: Tensor, *vectors: Tensor, rtol: float | None = None) -> None:
+    """Raise unless rows `(n, p)`, log-weights `(n,)` and targets `(n,)` are finite."""
+    tensor(a, "the rows", shape=("n", "p"), empty=True)
+    for t, name in zip(vectors, ("the log-weights", "the targets"), strict=False):
+        tensor(t, name, shape=(len(a),), empty=True)
+    if rtol is not None:
+        number(rtol, "rtol", low=0, high=1, high_open=True)
 
 
 def _shortest(basis: GradedBasis, a: Tensor, z: Tensor, exponents: Tensor | None) -> Tensor:
@@ -124,8 +132,11 @@ def graded_fisher_solve(
         >>> graded_fisher_solve(a, ell, g, -500 * one, 3 * one).solution
         tensor([0., 3.], dtype=torch.float64)
     """
-    for name, tensor in (("rows", a), ("log-weights", log_weight), ("gradient rows", g)):
-        require_finite(tensor, f"the {name}")
+    _check_rows(a, log_weight, rtol=rtol)
+    tensor(g_target, "the targets", empty=True)  # a scalar stands for one column a row
+    _check_rows(g, g_log_weight, *([g_target] if g_target.ndim else []))
+    if g.shape[1] != a.shape[1]:
+        raise ShapeError(f"rows have {a.shape[1]} columns, but gradient rows {g.shape[1]}.")
     exponents = column_exponents(a)
     if exponents is not None:
         a, g = times_power(a, -exponents), times_power(g, -exponents)

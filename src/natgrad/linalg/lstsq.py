@@ -6,13 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from natgrad.errors import (
-    DtypeError,
-    InvalidInputError,
-    NonFiniteError,
-    ShapeError,
-    VelocityOverflowError,
-)
+from natgrad._checks import number, tensor
+from natgrad._checks import require_finite as require_finite
+from natgrad.errors import DtypeError, ShapeError, VelocityOverflowError
 from natgrad.linalg.columns import column_exponents, times_power
 from natgrad.linalg.graded_basis import GradedBasis
 from natgrad.linalg.precision import default_rtol as default_rtol
@@ -36,16 +32,6 @@ class LeastSquares:
     solution: Tensor
     rank: int
     rtol: float
-
-
-def require_finite(tensor: Tensor, name: str) -> None:
-    """Raise `NonFiniteError` if the tensor holds NaN or an infinity."""
-    if not bool(torch.isfinite(tensor).all()):
-        bad = int((~torch.isfinite(tensor)).sum())
-        raise NonFiniteError(
-            f"{name} must be finite, but {bad} of its {tensor.numel()} entries are NaN or infinite."
-            " Look for a diverged run, an overflow or missing values upstream."
-        )
 
 
 def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
@@ -74,10 +60,8 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
         >>> fit.rank, [round(x, 12) for x in fit.solution.tolist()]
         (1, [0.5, 0.5])
     """
-    for name, tensor in (("matrix", a), ("right-hand side", b)):
-        if not isinstance(tensor, Tensor) or tensor.dtype not in (torch.float32, torch.float64):
-            kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise DtypeError(f"the {name} must be a float32 or float64 tensor, but is {kind}.")
+    for name, given in (("the matrix", a), ("the right-hand side", b)):
+        tensor(given, f"{name} of a least-squares problem", empty=True)
     if a.dtype != b.dtype:
         raise DtypeError(f"lstsq got a matrix of {a.dtype} and a right-hand side of {b.dtype}.")
     if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
@@ -85,10 +69,8 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
             "lstsq expects a matrix (m, n) and a right-hand side (m,) or (m, k), but got "
             f"{tuple(a.shape)} and {tuple(b.shape)}."
         )
-    if rtol is not None and not 0 <= rtol < 1:
-        raise InvalidInputError(f"rtol must be in [0, 1), but is {rtol!r}.")
-    require_finite(a, "the matrix of a least-squares problem")
-    require_finite(b, "the right-hand side of a least-squares problem")
+    if rtol is not None:
+        rtol = number(rtol, "rtol", low=0, high=1, high_open=True)
     rtol = default_rtol(*a.shape, dtype=a.dtype) if rtol is None else rtol
     rhs = b[:, None] if b.ndim == 1 else b
     size_a, size_b = _power_of_two(a), _power_of_two(rhs)

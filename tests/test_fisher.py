@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from natgrad import Bernoulli, Categorical, DeepLinear, Direct, Gaussian, reference
+from natgrad import Bernoulli, Categorical, DeepLinear, Direct, Gaussian, natural, reference
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.fisher import Fisher
 from tests.helpers import F64, MODELS, assert_near, deep, model, outputs_of, pinv, randn
@@ -150,3 +150,47 @@ def test_layers_of_the_inverse_count_from_one(layer):
 def test_bad_inputs_are_refused_at_construction():
     with pytest.raises(InvalidInputError, match=r"\(n, 3\)"):
         Fisher(Gaussian(), Direct(), randn(3, seed=1), randn(2, 4, seed=2))
+
+
+def operator(widths, reduction, n=9):
+    network = DeepLinear(widths)
+    w = network.init_gaussian(generator=torch.Generator().manual_seed(len(widths)))
+    x = randn(n, widths[0], seed=4)
+    f = Fisher(Gaussian(covariance(widths[-1]), reduction=reduction), network, w, x)
+    return f, w, x, reference.unflatten(randn(len(reference.flatten(w)), seed=5), w)
+
+
+@reductions
+@pytest.mark.parametrize("widths", [(3, 3), (3, 3, 3, 3), (3, 5, 4, 2), (4, 2, 3)], ids=str)
+def test_the_generalised_inverse_of_any_vector_is_its_blocks(widths, reduction):
+    f, _, _, v = operator(widths, reduction)
+    depth = len(widths) - 1
+    layers = range(1, depth + 1)
+    dense = torch.cat([torch.cat([f.inverse_block(i, j) for j in layers], 1) for i in layers])
+    assert_near(reference.flatten(f.inverse_matvec(v)), dense @ reference.flatten(v), 1e-9)
+
+
+@reductions
+@pytest.mark.parametrize("widths", [(3, 3), (3, 3, 3, 3), (3, 5, 4, 2)], ids=str)
+def test_the_generalised_inverse_inverts_the_fisher(widths, reduction):
+    """F G F = F with F by automatic differentiation, and −G∇L is the equal share."""
+    f, w, x, v = operator(widths, reduction)
+    fisher = reference.fisher(f.likelihood, f.parametrization, w, x)
+    once = reference.unflatten(fisher @ reference.flatten(v), w)
+    again = fisher @ reference.flatten(f.inverse_matvec(once))
+    assert_near(again, reference.flatten(once), 1e-9)
+    y = randn(len(x), widths[-1], seed=6)
+    slope = reference.unflatten(-reference.gradient(f.likelihood, f.parametrization, w, (x, y)), w)
+    share = natural(f.likelihood, f.parametrization, w, (x, y), selection="equal_share")
+    assert_near(reference.flatten(f.inverse_matvec(slope)), reference.flatten(share), 1e-9)
+
+
+def test_vectors_for_the_generalised_inverse():
+    f, w, _, v = operator((3, 3), "mean")
+    with pytest.raises(InvalidInputError, match="structure"):
+        f.inverse_matvec(v[0])
+    with pytest.raises(InvalidInputError, match="finite"):
+        f.inverse_matvec((float("nan") * w[0],))
+    m = model("diagonal-2")
+    with pytest.raises(UnsupportedError, match="DeepLinear and Gaussian"):
+        Fisher(Gaussian(), m.parametrization, m.params, m.x).inverse_matvec(m.params)

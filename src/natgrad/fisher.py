@@ -5,7 +5,8 @@ from typing import Generic, cast
 import torch
 from torch import Tensor
 
-from natgrad.directions.batch import check_inputs, check_model
+from natgrad._checks import dense, require_finite
+from natgrad.directions.batch import check_inputs, check_model, check_params
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Gaussian, Likelihood
 from natgrad.linalg import lstsq
@@ -46,7 +47,7 @@ class Fisher(Generic[P]):
     ) -> None:
         check_model(parametrization, likelihood)
         params = detach(params)
-        parametrization.check(params)
+        check_params(parametrization, params)
         check_inputs(parametrization, params, x)
         self.likelihood = likelihood
         self.parametrization = parametrization
@@ -58,7 +59,7 @@ class Fisher(Generic[P]):
     @torch.no_grad()
     def matvec(self, v: P) -> P:
         """Return F v, in the parameters' structure: one forward and one reverse product."""
-        check_same_structure(v, self.params)
+        self._check_vector(v)
         moved = self.parametrization.jvp(self.params, self.x, v).reshape(len(self.x), -1)
         weighed = torch.einsum("nkj,nj->nk", self._blocks, moved)
         return self.parametrization.vjp(self.params, self.x, weighed.reshape(self._outputs.shape))
@@ -95,10 +96,7 @@ class Fisher(Generic[P]):
         Raises:
             UnsupportedError: If the model is not a deep linear network with Gaussian noise.
         """
-        if not self._is_linear_gaussian():
-            raise UnsupportedError(
-                "inverse_block is [BLH18] suppl. (36): it needs DeepLinear and Gaussian."
-            )
+        self._refuse_others("inverse_block")
         self._check_layers(i, j)
         (ahead_i, behind_i), (ahead_j, behind_j) = (
             tuple(_pinv(side) for side in self._sides(layer)) for layer in (i, j)
@@ -109,10 +107,63 @@ class Fisher(Generic[P]):
         errors = ahead_i @ torch.linalg.inv(precision) @ ahead_j.mT
         return _kron(errors, inputs) / depth**2
 
+    @torch.no_grad()
+    def inverse_matvec(self, v: P) -> P:
+        """Return G v, G the generalised inverse of `inverse_block`, in the parameters' structure.
+
+        [BLH18] (23), §6 and suppl. (33), (36): what each layer wants is sent to the outputs
+        through inverses, weighed by Σ̃ and Σ⁻¹ there, and handed back in equal shares,
+            (Gv)ᵢ = (1/L) (Wᵢᵃ)⁻¹ Σ̃ H Σ⁻¹ (Wᵢᵇ)⁻¹,  H = (1/L) Σⱼ (Wⱼᵃᵀ)⁻¹ vⱼ (Wⱼᵇᵀ)⁻¹,
+        with pseudo-inverses. Least squares of the layers' own sizes: no matrix of p rows is formed.
+        F G F = F where all partial products have full rank; −G∇L is then the natural gradient with
+        `selection="equal_share"`.
+
+        Args:
+            v: Any vector, in the structure of the parameters.
+
+        Raises:
+            UnsupportedError: If the model is not a deep linear network with Gaussian noise.
+
+        Example:
+            >>> from natgrad import DeepLinear, Gaussian
+            >>> w = (torch.tensor([[2.0]]), torch.tensor([[4.0]]))
+            >>> f = Fisher(Gaussian(), DeepLinear((1, 1, 1)), w, torch.ones(3, 1))
+            >>> f.matvec(f.inverse_matvec(f.matvec((torch.ones(1, 1), torch.zeros(1, 1)))))
+            (tensor([[16.]]), tensor([[8.]]))
+        """
+        self._refuse_others("inverse_matvec")
+        self._check_vector(v)
+        network = cast(DeepLinear, self.parametrization)
+        sides = [self._sides(i + 1) for i in range(network.depth)]
+        parts = zip(sides, cast(tuple[Tensor, ...], v), strict=True)
+        h = torch.stack([lstsq(b, lstsq(a.mT, g).solution.mT).solution.mT for (a, b), g in parts])
+        scale = self.likelihood.scale(len(self.x))
+        u = torch.linalg.solve(self._blocks[0] / scale, h.sum(0))
+        # Σ⁻¹ by least squares on the inputs: their second moment has twice the digits to lose.
+        u = lstsq(self.x, lstsq(self.x.mT, u.mT).solution).solution.mT / scale
+        moved = [lstsq(b.mT, lstsq(a, u).solution.mT).solution.mT for a, b in sides]
+        return cast(P, tuple(w / network.depth**2 for w in moved))
+
+    def _check_vector(self, v: P) -> None:
+        """Raise unless v is finite, dense and of the structure of the parameters."""
+        parts = v.values() if isinstance(v, dict) else v if isinstance(v, tuple) else (v,)
+        for part in parts:
+            dense(part, "the vector")
+        check_same_structure(v, self.params)
+        for part in leaves(v):
+            require_finite(part, "the vector")
+
+    def _refuse_others(self, name: str) -> None:
+        if not self._is_linear_gaussian():
+            raise UnsupportedError(
+                f"{name} is [BLH18] suppl. (36): it needs DeepLinear and Gaussian. natural() "
+                "solves with the Fisher of other models."
+            )
+
     def _check_layers(self, *layers: int) -> None:
         depth = self.parametrization.layers(self.params)
         for layer in layers:
-            if not isinstance(layer, int) or not 1 <= layer <= depth:
+            if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= depth:
                 raise InvalidInputError(
                     f"layers are numbered from 1 to {depth}, but {layer!r} was asked for."
                 )

@@ -22,10 +22,12 @@ from natgrad.errors import (
     DtypeError,
     InvalidInputError,
     LabelError,
+    NonFiniteError,
     RankDeficientError,
     SaddlePointError,
     ShapeError,
     UnsupportedError,
+    VelocityOverflowError,
 )
 from natgrad.limits import max_margin
 from tests.helpers import (
@@ -215,10 +217,10 @@ def test_off_span_is_the_complement_of_the_row_space():
         (lambda: margin(BETA[:3], X, Y), ShapeError, "last dimensions"),
         (lambda: margin(BETA, X, Y[:3]), ShapeError, r"\(n, d\)"),
         (lambda: margin(BETA, X, 2 * Y), LabelError, "−1 or \\+1"),
-        (lambda: margin(BETA, X, Y, 0), InvalidInputError, "positive"),
-        (lambda: margin(BETA, X, Y, -math.inf), InvalidInputError, "positive"),
+        (lambda: margin(BETA, X, Y, 0), InvalidInputError, "above 0"),
+        (lambda: margin(BETA, X, Y, -math.inf), InvalidInputError, "above 0"),
         (lambda: margin(BETA.tolist(), X, Y), DtypeError, "beta"),
-        (lambda: margin(BETA, X, Y.tolist()), DtypeError, "list"),
+        (lambda: margin(BETA, X, Y.tolist()), DtypeError, "Tensor"),
         (lambda: cosine(BETA, BETA[:2]), ShapeError, "last dimensions"),
         (lambda: angle(BETA.long(), BETA), DtypeError, "int64"),
         (lambda: effective_rank(BETA), ShapeError, "2 dimensions"),
@@ -226,7 +228,7 @@ def test_off_span_is_the_complement_of_the_row_space():
         (lambda: support_recovery(BETA, torch.tensor([4])), InvalidInputError, "0 to 3"),
         (lambda: support_recovery(BETA, torch.zeros(4).bool()), InvalidInputError, "empty"),
         (lambda: support_recovery(BETA, torch.zeros(4)), ShapeError, "bool mask"),
-        (lambda: support_recovery(BETA, torch.tensor([0]), 9), InvalidInputError, "1 to 4"),
+        (lambda: support_recovery(BETA, torch.tensor([0]), 9), InvalidInputError, "at most 4"),
         (lambda: gaussian_accuracy(BETA, BETA, torch.eye(3).double()), ShapeError, "3 features"),
         (
             lambda: gaussian_accuracy(BETA, BETA, -torch.eye(4).double()),
@@ -243,3 +245,76 @@ def test_off_span_is_the_complement_of_the_row_space():
 def test_bad_input(call, error, phrase):
     with pytest.raises(error, match=phrase):
         call()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda b, m: support_recovery(b, torch.tensor([0])),
+        lambda b, m: numerical_rank(m),
+        lambda b, m: effective_rank(m),
+        lambda b, m: trace_norm(m),
+        lambda b, m: cosine(b, BETA),
+        lambda b, m: angle(BETA, b),
+        lambda b, m: distance_to_limits(b, {"a": BETA}),
+        lambda b, m: distance_to_limits(BETA, {"a": b}, "relative"),
+        lambda b, m: off_span(b, m),
+        lambda b, m: gaussian_accuracy(b, BETA),
+    ],
+)
+def test_numbers_that_are_none_are_refused(call, bad):
+    vector, matrix = BETA.clone(), torch.eye(4, dtype=BETA.dtype)
+    vector[0] = matrix[0, 0] = bad
+    with pytest.raises(NonFiniteError, match="finite"):
+        call(vector, matrix)
+
+
+@pytest.mark.parametrize("rtol", [float("nan"), -1.0, 1.0, "1", None])
+def test_cutoffs(rtol):
+    if rtol is None:
+        assert int(numerical_rank(torch.eye(3), rtol)) == 3
+    else:
+        with pytest.raises(InvalidInputError, match="rtol"):
+            numerical_rank(torch.eye(3), rtol)
+
+
+@pytest.mark.parametrize("call", [effective_rank, numerical_rank, trace_norm])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 3)])
+def test_empty_matrices(call, shape):
+    with pytest.raises(ShapeError, match="empty"):
+        call(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e-155, 1e155, 1e300])
+def test_any_scale(scale):
+    m = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+    assert float(effective_rank(scale * m)) == pytest.approx(float(effective_rank(m)), rel=1e-9)
+    assert int(numerical_rank(scale * m)) == 2
+    assert float(trace_norm(scale * m)) / scale == pytest.approx(float(trace_norm(m)), rel=1e-9)
+    assert torch.allclose(off_span(m[0], scale * m[:1]), torch.zeros(2).double(), atol=1e-12)
+    far = distance_to_limits(scale * m[0], {"a": scale * m[1]}, "relative")["a"]
+    assert float(far) == pytest.approx(8**0.5 / 5, rel=1e-9)
+    y = torch.ones(2)
+    assert float(margin(scale * m[0], m, y)) == pytest.approx(float(margin(m[0], m, y)))
+    assert float(margin(m[0], scale * m, y)) / scale == pytest.approx(float(margin(m[0], m, y)))
+
+
+def test_overflow_is_a_sentence():
+    huge = torch.full((3, 3), 1.7e308, dtype=torch.float64)
+    with pytest.raises(VelocityOverflowError, match="nuclear norm"):
+        trace_norm(huge)
+    with pytest.raises(VelocityOverflowError, match="balance"):
+        balancedness(Diagonal(2), huge[:2] * torch.tensor([[1.0], [0.5]]))
+
+
+def test_mixed_dtypes_take_the_wider():
+    single, double = BETA.float(), BETA.double()
+    assert cosine(single, double).dtype == torch.float64
+    assert angle(single, double).dtype == torch.float64
+    assert gaussian_accuracy(single, double).dtype == torch.float64
+    x, y = torch.eye(4), torch.ones(4, dtype=torch.int64)
+    assert normalized_margins(double, x, y).dtype == torch.float64
+    assert off_span(double, x).dtype == torch.float64
+    assert distance_to_limits(double, {"a": single})["a"].dtype == torch.float64
+    assert effective_rank(x.half()).dtype == torch.float32

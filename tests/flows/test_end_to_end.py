@@ -49,5 +49,5 @@ def test_rank_is_conserved() -> None:
 
 @pytest.mark.parametrize("depth", [0, -1, 1.5])
 def test_depth_must_be_a_positive_integer(depth) -> None:
-    with pytest.raises(InvalidInputError, match="positive integer"):
+    with pytest.raises(InvalidInputError, match="integer of at least 1"):
         end_to_end(depth)

@@ -32,7 +32,7 @@ REGRESSION = [limits.least_squares, limits.basis_pursuit]
         (X[:0], Y[:0], ShapeError, r"\(0, 3\)"),
         (X, Y[:3], ShapeError, r"\(4,\)"),
         (X, Y[:, None], ShapeError, r"\(4, 1\)"),
-        (X, Y.tolist(), DtypeError, "list"),
+        (X, Y.tolist(), DtypeError, "Tensor"),
         (X, Y.to("meta"), DeviceError, "meta"),
         (NAN, Y, NonFiniteError, "finite"),
     ],
@@ -93,7 +93,7 @@ P, V = torch.tensor([[0, 1], [2, 2]]), torch.ones(2, dtype=F64)
         (P[:0], V[:0], (3, 3), ShapeError, "no observed"),
         (P, V, (3,), ShapeError, "two positive integers"),
         (P, V.to("meta"), (3, 3), DeviceError, "meta"),
-        (P.tolist(), V, (3, 3), DtypeError, "torch tensors"),
+        (P.tolist(), V, (3, 3), DtypeError, "torch.Tensor"),
         (P[[0, 0]], torch.tensor([1.0, 2.0]), (3, 3), InvalidInputError, "observed twice"),
     ],
 )

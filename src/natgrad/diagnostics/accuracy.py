@@ -29,7 +29,7 @@ def gaussian_accuracy(beta: Tensor, beta_true: Tensor, covariance: Tensor | None
         >>> gaussian_accuracy(torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.0]))
         tensor(0.7500)
     """
-    check_same_length(beta, beta_true, ("beta", "beta_true"))
+    beta, beta_true = check_same_length(beta, beta_true, ("beta", "beta_true"))
     if covariance is None:
         return 1 - angle(beta, beta_true) / math.pi
     check_covariance(covariance, "the covariance of inputs")

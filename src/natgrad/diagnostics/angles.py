@@ -6,8 +6,9 @@ from typing import Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from natgrad.diagnostics.inputs import check_same_length
-from natgrad.errors import InvalidInputError, ShapeError
+from natgrad._checks import choice, describe
+from natgrad.diagnostics.inputs import alike, broadcast, check_real, check_same_length
+from natgrad.errors import DtypeError, ShapeError
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
@@ -17,7 +18,8 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
         >>> cosine(torch.tensor([1.0, 0.0]), torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
         tensor([1., 0.])
     """
-    check_same_length(a, b, ("a", "b"))
+    a, b = check_same_length(a, b, ("a", "b"))
+    broadcast(a, b, ("a", "b"))
     return (_unit(a) * _unit(b)).sum(-1).clamp(-1, 1)
 
 
@@ -32,7 +34,8 @@ def angle(a: Tensor, b: Tensor) -> Tensor:
         >>> float(angle(a, torch.tensor([1.0, 1e-12], dtype=torch.float64)))
         1e-12
     """
-    check_same_length(a, b, ("a", "b"))
+    a, b = check_same_length(a, b, ("a", "b"))
+    broadcast(a, b, ("a", "b"))
     u, v = _unit(a), _unit(b)
     return 2 * torch.atan2((u - v).norm(dim=-1), (u + v).norm(dim=-1))
 
@@ -65,21 +68,31 @@ def distance_to_limits(
         >>> {name: round(float(d), 4) for name, d in distances.items()}
         {'l2': 0.7854, 'l1': 0.0}
     """
-    if measure not in get_args(Measure):
-        raise InvalidInputError(f"measure must be 'angle' or 'relative', but is {measure!r}.")
+    choice(measure, "measure", get_args(Measure))
+    beta = check_real(beta, "beta")
+    if not isinstance(limits, Mapping):
+        raise DtypeError(f"limits must map names to limits, but is {describe(limits)}.")
     out = {}
     for name, limit in limits.items():
-        goal = limit if isinstance(limit, Tensor) else limit.solution
+        goal = limit if isinstance(limit, Tensor) else getattr(limit, "solution", limit)
+        goal = check_real(goal, f"limit {name!r}")
         if beta.shape[beta.ndim - goal.ndim :] != goal.shape:
             raise ShapeError(
                 f"limit {name!r} has shape {tuple(goal.shape)}, but beta {tuple(beta.shape)}."
             )
         flat = beta.reshape(*beta.shape[: beta.ndim - goal.ndim], -1)
-        goal = goal.reshape(-1).to(flat)
-        out[name] = (
-            angle(flat, goal) if measure == "angle" else (flat - goal).norm(dim=-1) / goal.norm()
-        )
+        flat, goal = alike(flat, goal.reshape(-1), ("beta", f"limit {name!r}"))
+        out[name] = angle(flat, goal) if measure == "angle" else _relative(flat, goal)
     return out
+
+
+def _relative(a: Tensor, goal: Tensor) -> Tensor:
+    """Return ‖a − goal‖ / ‖goal‖, scaled first so that squares neither overflow nor vanish."""
+    size = goal.abs().max()
+    far = torch.maximum(a.abs().amax(-1, keepdim=True), size)
+    gap: Tensor = (a / far - goal / far).norm(dim=-1) * (far[..., 0] / size)
+    length: Tensor = (goal / size).norm()
+    return gap / length
 
 
 def _unit(a: Tensor) -> Tensor:

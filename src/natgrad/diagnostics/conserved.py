@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from natgrad.diagnostics.inputs import check_same_length
-from natgrad.errors import UnsupportedError
+from natgrad.diagnostics.inputs import check_same_length, fits
+from natgrad.errors import ShapeError, UnsupportedError
 from natgrad.linalg import lstsq
 from natgrad.parametrizations import DeepLinear, Diagonal, MatrixProduct, Parametrization
 
@@ -33,7 +34,6 @@ def balancedness(parametrization: Parametrization[Any], params: Any) -> tuple[Te
         UnsupportedError: If the parametrization has no such layers.
 
     Example:
-        >>> import torch
         >>> balancedness(Diagonal(2), torch.tensor([[0.0, 1.0], [2.0, 2.0]]))
         (tensor([-4., -3.]),)
     """
@@ -45,10 +45,15 @@ def balancedness(parametrization: Parametrization[Any], params: Any) -> tuple[Te
     parametrization.check(params)
     layers: Sequence[Tensor] = tuple(params)
     if isinstance(parametrization, Diagonal):
-        return tuple(a.square() - b.square() for a, b in pairwise(layers))
-    if isinstance(parametrization, MatrixProduct):
-        return tuple(a.mT @ a - b @ b.mT for a, b in pairwise(layers))
-    return tuple(b.mT @ b - a @ a.mT for a, b in pairwise(layers))
+        gaps = [(a - b) * (a + b) for a, b in pairwise(layers)]
+    elif isinstance(parametrization, MatrixProduct):
+        gaps = [a.mT @ a - b @ b.mT for a, b in pairwise(layers)]
+    else:
+        gaps = [b.mT @ b - a @ a.mT for a, b in pairwise(layers)]
+    # ∞ − ∞ is no number.
+    return tuple(
+        fits(torch.where(gap.isnan(), torch.inf, gap), "a balance of layers") for gap in gaps
+    )
 
 
 def off_span(beta: Tensor, x: Tensor) -> Tensor:
@@ -61,10 +66,15 @@ def off_span(beta: Tensor, x: Tensor) -> Tensor:
         x: Inputs, shape `(n, d)`.
 
     Example:
-        >>> import torch
         >>> off_span(torch.tensor([3.0, 4.0]), torch.tensor([[1.0, 0.0]]))
         tensor([0., 4.])
     """
-    check_same_length(beta, x, ("beta", "X"))
+    beta, x = check_same_length(beta, x, ("beta", "X"))
+    if x.ndim != 2 or len(x) == 0:
+        raise ShapeError(f"X must have shape (n, d), not empty, but has {tuple(x.shape)}.")
     flat = beta.reshape(-1, beta.shape[-1])
-    return (flat - lstsq(x, x @ flat.mT).solution.mT).reshape(beta.shape)
+    # The length of rows does not matter, and products of large ones overflow.
+    unit = x / torch.where((size := x.abs().amax(1, keepdim=True)) > 0, size, 1.0)
+    largest = flat.abs().amax(1, keepdim=True)
+    scaled = flat / torch.where(largest > 0, largest, 1.0)
+    return ((scaled - lstsq(unit, unit @ scaled.mT).solution.mT) * largest).reshape(beta.shape)

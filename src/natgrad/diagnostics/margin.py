@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from natgrad.diagnostics.inputs import check_labelled, check_same_length
-from natgrad.errors import InvalidInputError
+from natgrad._checks import number
+from natgrad.diagnostics.inputs import check_labelled, check_same_length, fits
 
 
 def margin(beta: Tensor, x: Tensor, y: Tensor, p: float = 2) -> Tensor:
@@ -44,11 +44,12 @@ def normalized_margins(beta: Tensor, x: Tensor, y: Tensor, p: float = 2) -> Tens
         >>> normalized_margins(torch.tensor([1.0, 1.0]), x, y, p=float("inf"))
         tensor([3., 4.])
     """
-    check_labelled(x, y)
-    check_same_length(beta, x, ("beta", "X"))
-    if isinstance(p, bool) or not p > 0:
-        raise InvalidInputError(f"p must be positive (math.inf included), but is {p!r}.")
+    x, y = check_labelled(x, y)
+    beta, x = check_same_length(beta, x, ("beta", "X"))
+    p = number(p, "p", low=0, low_open=True, infinite=True)
     # Scaled to a largest entry of one, powers neither overflow nor vanish.
     unit = beta / beta.abs().amax(-1, keepdim=True)
     length: Tensor = torch.linalg.vector_norm(unit, p, dim=-1, keepdim=True)
-    return y.to(x.dtype) * (unit @ x.mT) / length
+    size = x.abs().max()
+    size = torch.where(size > 0, size, 1.0)
+    return fits(y.to(x.dtype) * (unit @ (x / size).mT) / length * size, "a margin")

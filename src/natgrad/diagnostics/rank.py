@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from natgrad.diagnostics.inputs import check_real
+from natgrad._checks import number
+from natgrad.diagnostics.inputs import check_real, fits
 from natgrad.linalg import default_rtol
 
 
@@ -16,14 +17,15 @@ def effective_rank(matrix: Tensor) -> Tensor:
         >>> round(float(effective_rank(torch.eye(3))), 5)
         3.0
     """
-    check_real(matrix, "matrix", 2)
-    s = torch.linalg.svdvals(matrix)
+    s = _singular_values(matrix)[0]
     p = s / s.sum(-1, keepdim=True)
     return torch.exp(-torch.xlogy(p, p).sum(-1))
 
 
 def numerical_rank(matrix: Tensor, rtol: float | None = None) -> Tensor:
     """Return the number of singular values above rtol × the largest, shape `(…)`, integer.
+
+    Singular values are those of the matrix as given: unlike `lstsq`, no column is rescaled.
 
     Args:
         matrix: Matrices, shape `(…, r, c)`.
@@ -33,9 +35,9 @@ def numerical_rank(matrix: Tensor, rtol: float | None = None) -> Tensor:
         >>> int(numerical_rank(torch.ones(3, 4)))
         1
     """
-    check_real(matrix, "matrix", 2)
-    s = torch.linalg.svdvals(matrix)
-    rtol = default_rtol(*matrix.shape[-2:], dtype=matrix.dtype) if rtol is None else rtol
+    rtol = None if rtol is None else number(rtol, "rtol", low=0, high=1, high_open=True)
+    s = _singular_values(matrix)[0]
+    rtol = default_rtol(*matrix.shape[-2:], dtype=s.dtype) if rtol is None else rtol
     rank: Tensor = (s > rtol * s[..., :1]).sum(-1)
     return rank
 
@@ -47,6 +49,13 @@ def trace_norm(matrix: Tensor) -> Tensor:
         >>> round(float(trace_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]))), 5)
         7.0
     """
-    check_real(matrix, "matrix", 2)
-    norm: Tensor = torch.linalg.svdvals(matrix).sum(-1)
-    return norm
+    s, size = _singular_values(matrix)
+    return fits(s.sum(-1) * size, "the nuclear norm")
+
+
+def _singular_values(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return singular values of matrices scaled to a largest entry of one, and that entry."""
+    matrix = check_real(matrix, "matrix", 2)
+    size = matrix.abs().amax((-2, -1))
+    safe = torch.where(size > 0, size, 1.0)
+    return torch.linalg.svdvals(matrix / safe[..., None, None]), size

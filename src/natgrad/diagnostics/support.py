@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from natgrad._checks import dense, integer
 from natgrad.diagnostics.inputs import check_real
-from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.errors import DeviceError, InvalidInputError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,14 @@ def support_recovery(beta: Tensor, true_support: Tensor, k: int | None = None) -
         >>> support_recovery(torch.tensor([3.0, 0.1, -2.0]), torch.tensor([0, 1]))
         SupportRecovery(precision=0.5, recall=0.5, exact=False)
     """
-    check_real(beta, "beta")
+    beta = check_real(beta, "beta")
     if beta.ndim != 1:
         raise ShapeError(f"beta must have shape (d,), but has {tuple(beta.shape)}.")
     truth = _mask(true_support, beta)
     size = int(truth.sum())
-    k = size if k is None else k
-    if not (size and type(k) is int and 1 <= k <= len(beta)):
-        raise InvalidInputError(
-            f"the true support must not be empty and k must be from 1 to {len(beta)}, but they are "
-            f"of size {size} and {k!r}."
-        )
+    if not size:
+        raise InvalidInputError("the true support must not be empty.")
+    k = size if k is None else integer(k, "k", low=1, high=len(beta))
     chosen = torch.zeros_like(truth)
     chosen[beta.abs().topk(k).indices] = True
     chosen &= beta != 0
@@ -62,9 +60,15 @@ def support_recovery(beta: Tensor, true_support: Tensor, k: int | None = None) -
 
 
 def _mask(support: Tensor, beta: Tensor) -> Tensor:
+    dense(support, "true_support")
+    if support.device != beta.device:
+        raise DeviceError(
+            f"beta is on {beta.device} but true_support on {support.device}; move one with .to()."
+        )
     if support.dtype == torch.bool and support.shape == beta.shape:
         return support
-    if support.dtype == torch.bool or support.is_floating_point() or support.ndim != 1:
+    fractional = support.is_floating_point() or support.is_complex()
+    if support.dtype == torch.bool or fractional or support.ndim != 1:
         raise ShapeError(
             f"true_support must be a bool mask of shape {tuple(beta.shape)} or a vector of "
             f"indices, but has dtype {support.dtype} and shape {tuple(support.shape)}."

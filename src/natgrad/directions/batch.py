@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from natgrad._checks import dense
 from natgrad.errors import DeviceError, DtypeError, NonFiniteError, ShapeError
 from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations.base import P, Parametrization, leaves
@@ -25,10 +26,9 @@ def check_problem(
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise DtypeError(f"batch must be a pair (x, y) of tensors, but got {describe(batch)}.")
     x, y = batch
-    parametrization.check(params)
+    check_params(parametrization, params)
     check_inputs(parametrization, params, x)
-    if not isinstance(y, Tensor):
-        raise DtypeError(f"labels must be a torch.Tensor, but got {describe(y)}.")
+    _check_dense(y, "labels")
     if y.ndim == 0 or len(y) != len(x):
         raise ShapeError(
             f"labels must pair up with the {len(x)} inputs, but have shape {tuple(y.shape)}."
@@ -36,9 +36,32 @@ def check_problem(
     return x, y
 
 
-def check_model(parametrization: object, likelihood: object = None) -> None:
+def check_params(parametrization: Parametrization[P], params: P) -> None:
+    """Raise unless params are dense tensors that the parametrization takes."""
+    parts = params.values() if isinstance(params, dict) else params
+    parts = list(parts) if isinstance(params, (dict, tuple, list)) else [params]
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    for part in tensors:
+        _check_dense(part, "parameters")
+    if tensors and all(part.is_meta for part in tensors):
+        raise DeviceError("parameters are on the meta device, which holds no numbers.")
+    parametrization.check(params)
+
+
+def _check_dense(value: object, name: str) -> None:
+    """Raise unless the value is a dense tensor; one on another device is left to be compared."""
+    if not isinstance(value, Tensor):
+        raise DtypeError(f"{name} must be a torch.Tensor, but got {describe(value)}.")
+    if not value.is_meta:
+        dense(value, name)
+
+
+_NOT_GIVEN = object()
+
+
+def check_model(parametrization: object, likelihood: object = _NOT_GIVEN) -> None:
     """Raise unless the arguments are a parametrization and, if given, a likelihood."""
-    if likelihood is not None and not isinstance(likelihood, Likelihood):
+    if likelihood is not _NOT_GIVEN and not isinstance(likelihood, Likelihood):
         raise DtypeError(f"the loss must be a natgrad likelihood, but got {describe(likelihood)}.")
     if not isinstance(parametrization, Parametrization):
         raise DtypeError(
@@ -49,10 +72,7 @@ def check_model(parametrization: object, likelihood: object = None) -> None:
 
 def check_inputs(parametrization: Parametrization[P], params: P, x: Any) -> None:
     """Raise unless x is a non-empty finite batch that the parametrization can read."""
-    if not isinstance(x, Tensor):
-        raise DtypeError(f"inputs must be a torch.Tensor, but got {describe(x)}.")
-    if x.layout != torch.strided:
-        raise DtypeError(f"inputs must be dense, but have layout {x.layout}; try x.to_dense().")
+    _check_dense(x, "inputs")
     if x.ndim == 0 or len(x) == 0:
         raise ShapeError(f"the batch is empty: inputs have shape {tuple(x.shape)}.")
     like = leaves(params)[0]
@@ -60,8 +80,6 @@ def check_inputs(parametrization: Parametrization[P], params: P, x: Any) -> None
         raise DeviceError(
             f"inputs are on {x.device} but parameters on {like.device}; move one with .to()."
         )
-    if x.is_meta:
-        raise DeviceError("inputs and parameters are on the meta device, which holds no numbers.")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise NonFiniteError(
             "inputs must be finite, but some entries are NaN or infinite; drop or impute them."

@@ -1,6 +1,5 @@
 """Which inputs the Fisher is averaged over: the batch, a sample, a population, all entries."""
 
-import reprlib
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -9,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from natgrad._checks import describe, nearest, number
 from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError
 from natgrad.likelihoods import Bernoulli, Gaussian, Likelihood, Root
 from natgrad.linalg import cholesky
@@ -55,6 +55,7 @@ class GaussianInputs:
         Gauss–Legendre in s = rz on [0, min(40, 9r)]: φ′ is below 1e-17 past the first bound and
         the normal density past the second.
         """
+        r = number(r, "r", low=0)
         if r == 0:
             return 0.25, 0.25
         nodes, weights = _legendre()
@@ -124,7 +125,8 @@ def check_fisher_over(value: object) -> None:
         return
     if isinstance(value, str) and value in ("batch", "all"):
         return
+    hint = f" {nearest(value, ('batch', 'all'))}" if isinstance(value, str) else ""
     raise InvalidInputError(
         "fisher_over must be None, 'batch', 'all' (entries of a completed matrix), a tensor of "
-        f"inputs, or GaussianInputs(), but is {reprlib.repr(value)}."
+        f"inputs, or GaussianInputs(), but is {describe(value)}.{hint}"
     )

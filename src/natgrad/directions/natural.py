@@ -1,11 +1,9 @@
 """The natural gradient, by the cheapest exact route."""
 
-import sys
-from numbers import Real
-
 import torch
 from torch import Tensor
 
+from natgrad._checks import number
 from natgrad.directions.batch import check_inputs, check_problem, finite_outputs
 from natgrad.directions.fisher_inputs import FisherOver, GaussianInputs, check_fisher_over
 from natgrad.directions.problem import Problem
@@ -18,7 +16,7 @@ from natgrad.directions.structured import (
     over_all_entries,
     over_gaussian_population,
 )
-from natgrad.errors import InvalidInputError, VelocityOverflowError
+from natgrad.errors import VelocityOverflowError
 from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations import DeepLinear
 from natgrad.parametrizations.base import P, Parametrization, detach, leaves
@@ -75,9 +73,7 @@ def natural(
     x, y = check_problem(likelihood, parametrization, params, batch)
     shares = resolve_shares(selection, parametrization.layers(params))
     check_fisher_over(fisher_over)
-    if not isinstance(damping, Real) or not 0 <= damping <= sys.float_info.max:
-        raise InvalidInputError(f"damping must be at least 0 and finite, but is {damping!r}.")
-    damping = float(damping)
+    damping = number(damping, "damping", low=0)
     outputs = finite_outputs(parametrization, params, x)
     white = likelihood.whitened(outputs, y)
     problem = Problem(likelihood, parametrization, params, x, white, shares, damping, outputs.shape)

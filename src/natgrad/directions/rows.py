@@ -12,7 +12,8 @@ from torch import Tensor
 from natgrad.directions.problem import Problem
 from natgrad.errors import RankDeficientError
 from natgrad.likelihoods import Root
-from natgrad.linalg import default_rtol, graded_fisher_solve, graded_lstsq
+from natgrad.linalg import default_rtol, graded_fisher_solve, graded_lstsq, lstsq, widen
+from natgrad.linalg.columns import column_exponents, times_power
 from natgrad.linalg.graded import MILD_SPREAD
 from natgrad.linalg.lstsq import condition, gram_inverse
 from natgrad.parametrizations.base import Design, P, combine
@@ -87,19 +88,24 @@ def _by_design(problem: Problem[P], design: Design) -> tuple[P, int]:
     if not problem.damping:
         fit = graded_lstsq(a, b, ell)
         return design.expand(fit.solution), fit.rank
-    basis = None
-    if a.shape[0] < a.shape[1]:  # the damped solution lies in the span of the rows
+    basis, exponents = None, column_exponents(a)
+    if exponents is not None:  # z = 2^e v: the added rows are 2^{−e} √λ
+        a = times_power(a, -exponents)
+    elif a.shape[0] < a.shape[1]:  # the damped solution lies in the span of the rows
         basis, r = torch.linalg.qr(a.mT)
         a = r.mT
     p = a.shape[1]
     extra = torch.eye(p, dtype=a.dtype, device=a.device)
+    damped = widen(ell.new_full((p,), 0.5 * math.log(problem.sum_damping)))
+    if exponents is not None:
+        damped = damped - math.log(2) * exponents.to(damped.device)
     fit = graded_lstsq(
         torch.cat([a, extra]),
         torch.cat([b, b.new_zeros(p)]),
-        torch.cat([ell, ell.new_full((p,), 0.5 * math.log(problem.sum_damping))]),
+        torch.cat([widen(ell), damped]),
     )
     z = fit.solution if basis is None else basis @ fit.solution
-    return design.expand(z), fit.rank
+    return design.expand(z if exponents is None else times_power(z, -exponents)), fit.rank
 
 
 def _by_kernel(problem: Problem[P], layer: int | None) -> P | None:
@@ -177,8 +183,30 @@ def contract(gram: Tensor, left: Root, right: Root) -> Tensor:
 def normal_solve(a: Tensor, d: Tensor, damping: float = 0.0) -> tuple[Tensor, int]:
     """Return (aᵀa + λ)⁺ d, d of shape `(p,)` or `(p, k)`, and the rank of a.
 
-    By Cholesky and refinement where that is safe, else by singular values.
+    By Cholesky and refinement where that is safe, else by singular values; columns of different
+    sizes first brought to one, so that the rank does not depend on the units of a feature.
     """
+    exponents = column_exponents(a)
+    if exponents is None:
+        return _normal_solve(a, d, damping)
+    if damping:
+        a = torch.cat([a, damping**0.5 * torch.eye(a.shape[1], dtype=a.dtype, device=a.device)])
+        exponents = column_exponents(a)
+    if exponents is None:
+        return _normal_solve(a, d, 0.0)
+    shift = -exponents if d.ndim == 1 else -exponents[:, None]
+    unit = times_power(a, -exponents)
+    z, rank = _normal_solve(unit, times_power(d, shift), 0.0)
+    if rank == a.shape[1]:
+        return times_power(z, shift), rank
+    # (aᵀa)⁺ = a⁺ (a⁺)ᵀ; the second is least squares on the columns of a as rows of weight 2^e.
+    columns, ell = d.reshape(len(d), -1), math.log(2) * exponents
+    pulled = [graded_lstsq(unit.mT, times_power(c, -exponents), ell).solution for c in columns.mT]
+    return lstsq(a, torch.stack(pulled, 1)).solution.reshape(d.shape), rank
+
+
+def _normal_solve(a: Tensor, d: Tensor, damping: float) -> tuple[Tensor, int]:
+    """Return (aᵀa + λ)⁺ d and the rank of a, for columns of comparable sizes."""
     if a.shape[0] >= a.shape[1]:
         gram = a.mT @ a
         gram.diagonal().add_(damping)

@@ -1,10 +1,10 @@
 """Which of the many natural gradients of an over-parametrised model."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from natgrad._checks import describe
 from natgrad.errors import InvalidInputError
 
 
@@ -28,11 +28,11 @@ class LayerShares:
     def __init__(self, weights: Sequence[float]) -> None:
         try:
             values = tuple(float(w) for w in weights)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
             raise InvalidInputError(
-                f"LayerShares takes one number a layer, but got {weights!r}."
+                f"LayerShares takes one number a layer, but got {describe(weights)}."
             ) from error
-        if not values or abs(sum(values) - 1) > 1e-9 or not all(map(math.isfinite, values)):
+        if not values or not abs(sum(values) - 1) <= 1e-9:
             raise InvalidInputError(
                 f"the weights of LayerShares must sum to one, but {values} sum to {sum(values):g}."
             )
@@ -58,5 +58,5 @@ def resolve_shares(selection: Selection, layers: int) -> tuple[float, ...] | Non
         return selection.weights
     raise InvalidInputError(
         f"selection must be 'min_norm', 'equal_share' or LayerShares(weights), but is "
-        f"{selection!r}."
+        f"{describe(selection)}."
     )

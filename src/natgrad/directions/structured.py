@@ -1,5 +1,6 @@
 """Natural directions by structure: solve for the hypothesis' own velocity, then lift it."""
 
+import math
 from typing import Any, cast
 
 import torch
@@ -11,6 +12,7 @@ from natgrad.directions.rows import normal_solve
 from natgrad.errors import UnsupportedError
 from natgrad.likelihoods import Gaussian
 from natgrad.linalg import default_rtol, graded_lstsq, lstsq
+from natgrad.linalg.columns import column_exponents
 from natgrad.parametrizations import DeepLinear, Diagonal, Direct, MatrixProduct
 from natgrad.parametrizations.base import LinearHypothesis, P
 from natgrad.parametrizations.entries import are_entries, scatter
@@ -24,6 +26,8 @@ def deep_linear_over_batch(problem: Problem[P], network: DeepLinear) -> P | None
     the velocity times Q. [BLH18] (10)–(16) with Σ = xᵀx/N.
     """
     likelihood, x, white = problem.likelihood, problem.x, problem.white
+    if _badly_scaled(x):
+        return None
     outputs, inputs = network.widths[-1], network.widths[0]
     precision = None
     if isinstance(likelihood, Gaussian):
@@ -59,6 +63,8 @@ def deep_linear_over_inputs(problem: Problem[P], network: DeepLinear, fisher_x: 
     """Move W along ⟨(y − Wx) xᵀ⟩ Σ⁻¹ with Σ of other inputs; None if those do not span."""
     if not isinstance(problem.likelihood, Gaussian) or len(fisher_x) < fisher_x.shape[1]:
         return None
+    if _badly_scaled(fisher_x):
+        return None
     singular = torch.linalg.svdvals(fisher_x)
     rtol = default_rtol(*fisher_x.shape, dtype=fisher_x.dtype)
     if float(singular[-1]) <= rtol * float(singular[0]):
@@ -74,6 +80,18 @@ def deep_linear_over_inputs(problem: Problem[P], network: DeepLinear, fisher_x: 
         damping=problem.mean_damping,
     )
     return cast(P, network.solve(lift, problem.shares))
+
+
+def _badly_scaled(x: Tensor) -> bool:
+    """Return whether features differ so much in size that a lift of W loses the small ones.
+
+    The lift solves for W in one norm for all of its columns; the rows of the Jacobian need none.
+    """
+    exponents = column_exponents(x)
+    if exponents is None:
+        return False
+    digits = -math.log2(torch.finfo(x.dtype).eps)
+    return float(exponents.max() - exponents.min()) > 0.4 * digits
 
 
 def _residual(precision_root: Tensor | None, whitened: Tensor) -> Tensor:

@@ -11,7 +11,9 @@ import time
 import torch
 from torch import Tensor
 
+from natgrad._checks import number, same_kind, tensor
 from natgrad.directions.batch import check_problem
+from natgrad.errors import ShapeError
 from natgrad.flows.logistic_flow import LogisticFlow, natural_logits
 from natgrad.flows.recorder import check_times
 from natgrad.flows.trajectory import Status, Trajectory
@@ -63,6 +65,9 @@ def natural_flow_of_logistic_regression(
     started = time.perf_counter()
     likelihood = Bernoulli()
     x, y = check_problem(likelihood, Direct(), beta, batch)
+    if beta.ndim != 1 or not x.is_floating_point():
+        raise ShapeError("logistic regression takes β of shape (d,) and real inputs (n, d).")
+    tolerance = number(tolerance, "tolerance", low=0, low_open=True)
     times = check_times(times)
     flow = LogisticFlow(beta, x, likelihood.prepare(x @ beta, y)[1], tolerance)
     states = torch.stack([flow.at(t) for t in times.tolist()])
@@ -98,6 +103,17 @@ def deep_linear_total(total: Tensor, optimum: Tensor, t: Tensor | float) -> Tens
         >>> deep_linear_total(torch.ones(1, 1), torch.zeros(1, 1), math.log(4.0))
         tensor([[0.2500]])
     """
+    tensor(total, "W(0)")
+    tensor(optimum, "W*", shape=tuple(total.shape))
+    same_kind(optimum, total, "W*", "W(0)")
+    t = tensor(t, "t") if isinstance(t, Tensor) else number(t, "t")
+    if isinstance(t, Tensor) and any(
+        n not in (1, m) for n, m in zip(reversed(t.shape), reversed(total.shape), strict=False)
+    ):
+        raise ShapeError(
+            f"t must broadcast against W(0), but has shapes {tuple(t.shape)} and "
+            f"{tuple(total.shape)}."
+        )
     decay = torch.exp(-torch.as_tensor(t, dtype=total.dtype, device=total.device))
     return optimum + decay * (total - optimum)
 
@@ -112,6 +128,11 @@ def singular_times(total: Tensor, optimum: Tensor) -> Tensor:
         >>> singular_times(torch.eye(1).double(), -torch.eye(1).double())
         tensor([0.6931], dtype=torch.float64)
     """
+    tensor(total, "W(0)", shape=("k", "k"))
+    tensor(optimum, "W*", shape=tuple(total.shape))
+    same_kind(optimum, total, "W*", "W(0)")
+    if total.shape[0] != total.shape[1]:
+        raise ShapeError(f"W(0) must be square, but has shape {tuple(total.shape)}.")
     quotient, singular = torch.linalg.solve_ex(total, optimum)
     if singular:
         return total.new_zeros(1)

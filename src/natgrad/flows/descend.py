@@ -8,15 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from natgrad.directions import euclidean
+from natgrad._checks import flag, integer, number
+from natgrad.directions import euclidean, natural
 from natgrad.directions.batch import check_problem
 from natgrad.directions.euclidean import descent
 from natgrad.errors import InvalidInputError, NatgradError
+from natgrad.flows.options import check_options
 from natgrad.flows.recorder import Record, Recorder
 from natgrad.flows.stopping import Progress, Rule, as_rule
 from natgrad.flows.trajectory import Status, Trajectory
 from natgrad.likelihoods import Likelihood
-from natgrad.parametrizations.base import P, Parametrization, detach, leaves, rebuild
+from natgrad.parametrizations.base import (
+    P,
+    Parametrization,
+    check_same_structure,
+    detach,
+    leaves,
+    rebuild,
+)
 
 
 @dataclass(frozen=True)
@@ -39,12 +48,11 @@ class StepRule:
 
     def __post_init__(self) -> None:
         """Refuse steps that cannot descend."""
-        if not 0 < self.size < math.inf:
-            raise InvalidInputError(f"a step size must be positive, but is {self.size!r}.")
-        if not (self.grow >= 1 and 0 < self.shrink <= 1):
-            raise InvalidInputError(
-                f"grow must be at least 1 and shrink in (0, 1], but are {self.grow}, {self.shrink}."
-            )
+        number(self.size, "a step size", low=0, low_open=True)
+        number(self.grow, "grow", low=1)
+        number(self.shrink, "shrink", low=0, high=1, low_open=True)
+        flag(self.normalize, "normalize")
+        flag(self.midpoint, "midpoint")
         if self.midpoint and (self.normalize or self.grow != 1 or self.shrink != 1):
             raise InvalidInputError(
                 "midpoint steps are fixed ones: leave normalize, grow and shrink as they are."
@@ -118,7 +126,8 @@ def descend(
         save_every: Save every so many steps (and the first and last).
         record: Diagnostics to save, by name: functions of the parameters.
         max_steps: Give up (status stalled) after so many steps.
-        **options: Passed to `direction`.
+        **options: Passed to `direction`: `selection`, `fisher_over` and `damping` of `natural`;
+            `euclidean` has none.
 
     Returns:
         The trajectory; `error_estimate` is NaN, for a descent is not an approximation.
@@ -132,6 +141,9 @@ def descend(
     """
     params = detach(params)
     check_problem(likelihood, parametrization, params, batch)
+    check_options(direction, options, descend)
+    integer(save_every, "save_every", low=1)
+    integer(max_steps, "max_steps", low=1)
     rule, steps_by = as_rule(until), step if isinstance(step, StepRule) else constant(step)
     recorder = Recorder(likelihood, parametrization, batch, None, record)
     model = _Model(direction, likelihood, parametrization, batch, options)
@@ -195,9 +207,12 @@ class _Model:
         self.evaluations += 1
         if self._direction is euclidean:
             return descent(self._likelihood, self._parametrization, params, *self._batch)
-        return self._direction(
+        v = self._direction(
             self._likelihood, self._parametrization, params, self._batch, **self._options
         )
+        if self._direction is not natural:
+            check_same_structure(v, params)
+        return v
 
     def loss(self, params: Any) -> tuple[float, Tensor]:
         outputs = self._parametrization.predict(params, self._batch[0])

@@ -11,8 +11,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from natgrad._checks import describe, integer
+from natgrad.directions.batch import check_problem
 from natgrad.directions.euclidean import descent
-from natgrad.errors import InvalidInputError
+from natgrad.errors import ShapeError
 from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations.base import Parametrization
 
@@ -38,8 +40,7 @@ def end_to_end(depth: int) -> Direction:
         tensor([[4., 0.],
                 [0., 0.]])
     """
-    if not isinstance(depth, int) or depth < 1:
-        raise InvalidInputError(f"depth must be a positive integer, but is {depth!r}.")
+    depth = integer(depth, "depth", low=1)
 
     def direction(
         likelihood: Likelihood,
@@ -47,6 +48,9 @@ def end_to_end(depth: int) -> Direction:
         beta: Tensor,
         batch: tuple[Tensor, Tensor],
     ) -> Tensor:
+        check_problem(likelihood, parametrization, beta, batch)
+        if not isinstance(beta, Tensor) or beta.ndim != 2:
+            raise ShapeError(f"end_to_end moves a matrix, but got {describe(beta)}.")
         slope = descent(likelihood, parametrization, beta, *batch)
         u, s, vh = torch.linalg.svd(beta, full_matrices=False)
         total = torch.zeros_like(beta)

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, cast, get_args
 
 import torch
 from torch import Tensor
 
+from natgrad._checks import choice, flag, integer, number
 from natgrad.directions import euclidean, natural
 from natgrad.directions.batch import check_problem
 from natgrad.directions.euclidean import descent
@@ -17,15 +19,24 @@ from natgrad.errors import (
     RankDeficientError,
     VelocityOverflowError,
 )
+from natgrad.flows.clock import LinearClock, LogClock
 from natgrad.flows.dual import DualFlow
 from natgrad.flows.logistic_flow import LogisticFlow
+from natgrad.flows.options import check_options
 from natgrad.flows.recorder import Record, Recorder
 from natgrad.flows.steppers import Stepper, stepper
 from natgrad.flows.stopping import Rule, as_rule
 from natgrad.flows.trajectory import Status, Trajectory
 from natgrad.likelihoods import Bernoulli, Categorical, Likelihood
 from natgrad.parametrizations import Diagonal, Direct
-from natgrad.parametrizations.base import P, Parametrization, detach, flatten, unflatten
+from natgrad.parametrizations.base import (
+    P,
+    Parametrization,
+    check_same_structure,
+    detach,
+    flatten,
+    unflatten,
+)
 
 Method = Literal["auto", "dual", "newton", "rkc", "dopri", "dop853", "radau", "bdf", "lsoda"]
 Direction = Callable[..., Any]
@@ -74,7 +85,7 @@ def integrate(
             variables), `"newton"` (natural gradient flow of logistic regression, solved for by
             Newton's method at every step and saved time), `"rkc"` (Runge–Kutta–Chebyshev, for
             gradient flows), `"dopri"`, `"dop853"` (explicit), `"radau"`, `"bdf"`, `"lsoda"`
-            (stiff), or `"auto"`.
+            (stiff), or `"auto"`, which goes on with `"dop853"` where `"newton"` gives up.
         log_time: Integrate in log(1 + t); default for classification losses. `"dual"` and
             `"newton"` have clocks of their own.
         rtol: Relative accuracy per step; default 1e-3 for `"dual"`, else 1e-6. `"newton"` is
@@ -82,7 +93,8 @@ def integrate(
         atol: Absolute accuracy per step.
         record: Diagnostics to save, by name: functions of the parameters.
         max_evaluations: Give up (status stalled) after so many evaluations.
-        **options: Passed to `direction`, e.g. `selection`, `fisher_over`, `damping`.
+        **options: Passed to `direction`: `selection`, `fisher_over` and `damping` of `natural`;
+            `euclidean` has none.
 
     Returns:
         The trajectory; its `status` and `detail` say why it ended.
@@ -100,7 +112,13 @@ def integrate(
     """
     params = detach(params)
     check_problem(likelihood, parametrization, params, batch)
-    _check_accuracy(rtol, atol, max_evaluations)
+    check_options(direction, options, integrate)
+    if rtol is not None:
+        rtol = number(rtol, "rtol", low=0, high=1, low_open=True, high_open=True)
+    atol = number(atol, "atol", low=0)
+    max_evaluations = integer(max_evaluations, "max_evaluations", low=1)
+    log_time = None if log_time is None else flag(log_time, "log_time")
+    choice(method, "method", get_args(Method))
     rule = as_rule(until)
     recorder = Recorder(likelihood, parametrization, batch, times, record)
     chosen = _choose(method, direction, likelihood, parametrization, params, batch, options)
@@ -116,8 +134,12 @@ def integrate(
             max_evaluations,
         )
 
+    begin = _Beginning(params)
     if chosen == "newton":
-        return _integrate_newton(likelihood, params, batch, rule, recorder, max_evaluations)
+        found = _integrate_newton(likelihood, params, batch, rule, recorder, max_evaluations)
+        if isinstance(found, Trajectory) or method == "newton":
+            return found if isinstance(found, Trajectory) else found.give_up(recorder)
+        begin, chosen = found, "dop853"
 
     x, y = batch
 
@@ -125,10 +147,13 @@ def integrate(
         here = unflatten(state, params)
         if direction is euclidean:
             return flatten(descent(likelihood, parametrization, here, x, y))
-        return flatten(direction(likelihood, parametrization, here, batch, **options))
+        v = direction(likelihood, parametrization, here, batch, **options)
+        if direction is not natural:
+            check_same_structure(v, params)
+        return flatten(v)
 
     stretched = isinstance(likelihood, (Bernoulli, Categorical)) if log_time is None else log_time
-    clock = LogClock() if stretched else LinearClock()
+    clock = LogClock(begin.t) if stretched else LinearClock(begin.t)
 
     def field(tau: float, state: Tensor) -> Tensor:
         return clock.rate(tau) * velocity(state)
@@ -137,59 +162,53 @@ def integrate(
         lambda: stepper(
             chosen,
             field,
-            flatten(params),
+            flatten(begin.params),
             clock.tau(rule.until),
             rtol=1e-6 if rtol is None else rtol,
             atol=atol,
         ),
         clock,
-        params,
+        begin,
         rule,
         recorder,
-        chosen + (" in log time" if stretched else ""),
+        begin.method + chosen + (" in log time" if stretched else ""),
         max_evaluations,
         direction is natural,
     )
 
 
-def _check_accuracy(rtol: float | None, atol: float, max_evaluations: int) -> None:
-    if (rtol is not None and not 0 < rtol < 1) or not atol >= 0 or max_evaluations < 1:
-        raise InvalidInputError(
-            "rtol must lie between 0 and 1, atol be at least 0 and max_evaluations at least 1, but "
-            f"they are {rtol}, {atol} and {max_evaluations}."
+@dataclass(frozen=True)
+class _Beginning(Generic[P]):
+    """Where an integrator takes over: at the start, or where another one gave up.
+
+    Attributes:
+        params: Parameters there.
+        t: Time there.
+        steps: Steps taken so far.
+        evaluations: Evaluations so far.
+        method: What was used so far, as the beginning of the method's name.
+        error: Why it gave up.
+    """
+
+    params: P
+    t: float = 0.0
+    steps: int = 0
+    evaluations: int = 0
+    method: str = ""
+    error: str = ""
+
+    def give_up(self, recorder: Recorder[P]) -> Trajectory[P]:
+        """Return the trajectory that ends here, stalled."""
+        if not recorder.saved_at(self.t):
+            recorder.save(self.t, self.params)
+        return recorder.finish(
+            Status.STALLED,
+            f"at t = {self.t:.6g}: {self.error}",
+            method="Newton path",
+            evaluations=self.evaluations,
+            steps=self.steps,
+            error_estimate=math.nan,
         )
-
-
-class LinearClock:
-    """τ = t."""
-
-    def t(self, tau: float) -> float:
-        """Return t."""
-        return tau
-
-    def tau(self, t: float) -> float:
-        """Return τ."""
-        return t
-
-    def rate(self, tau: float) -> float:
-        """Return dt/dτ."""
-        return 1.0
-
-
-class LogClock(LinearClock):
-    """τ = log(1 + t)."""
-
-    def t(self, tau: float) -> float:
-        """Return t."""
-        return math.expm1(tau)
-
-    def tau(self, t: float) -> float:
-        """Return τ."""
-        return math.log1p(t)
-
-    def rate(self, tau: float) -> float:
-        """Return dt/dτ = 1 + t."""
-        return math.exp(tau)
 
 
 def _choose(
@@ -201,9 +220,6 @@ def _choose(
     batch: tuple[Tensor, Tensor],
     options: dict[str, Any],
 ) -> str:
-    known = get_args(Method)
-    if method not in known:
-        raise InvalidInputError(f"method must be one of {', '.join(known)}, but is {method!r}.")
     logistic = (
         isinstance(likelihood, Bernoulli)
         and isinstance(parametrization, (Direct, Diagonal))
@@ -234,7 +250,7 @@ def _choose(
 def _run(
     start: Callable[[], Stepper],
     clock: LinearClock,
-    params: P,
+    begin: _Beginning[P],
     rule: Rule,
     recorder: Recorder[P],
     method: str,
@@ -246,14 +262,15 @@ def _run(
     Steps of a gradient flow shrink to nothing where it is too stiff, those of a natural one where
     it is `singular`.
     """
-    steps, t, state = 0, 0.0, flatten(params)
+    params = begin.params
+    steps, t, state = begin.steps, begin.t, flatten(params)
     solver: Stepper | None = None
-    if recorder.saves_every_step or recorder.due(0.0):
+    if t == 0 and (recorder.saves_every_step or recorder.due(0.0)):
         recorder.save(0.0, params)
     status, detail = Status.STALLED, f"gave up after {max_evaluations} evaluations"
     try:
         solver = start()
-        while solver.evaluations < max_evaluations:
+        while begin.evaluations + solver.evaluations < max_evaluations:
             failure = solver.step()
             if failure is not None:
                 status, detail = Status.STALLED, f"at t = {t:.6g}: {failure}"
@@ -285,7 +302,7 @@ def _run(
         status,
         detail,
         method=method,
-        evaluations=0 if solver is None else solver.evaluations,
+        evaluations=begin.evaluations + (0 if solver is None else solver.evaluations),
         steps=steps,
         error_estimate=float("nan") if solver is None else solver.error,
     )
@@ -298,8 +315,12 @@ def _integrate_newton(
     rule: Rule,
     recorder: Recorder[P],
     max_evaluations: int,
-) -> Trajectory[P]:
-    """Natural gradient flow of logistic regression; see `natgrad.flows.logistic_flow`."""
+) -> Trajectory[P] | _Beginning[P]:
+    """Natural gradient flow of logistic regression; see `natgrad.flows.logistic_flow`.
+
+    Returns:
+        The trajectory, or where Newton's method lost it.
+    """
     x, y = batch
     beta = cast(Tensor, params)
     flow = LogisticFlow(beta, x, likelihood.prepare(x @ beta, y)[1])
@@ -323,7 +344,8 @@ def _integrate_newton(
                 status, detail = rule.status, f"{rule.reason} at t = {t:.6g}"
                 break
     except (ConvergenceError, VelocityOverflowError) as error:
-        status, detail = Status.STALLED, f"at t = {t:.6g}: {error}"
+        recorder.rewind()
+        return _Beginning(here, t, steps, flow.evaluations, "Newton path, then ", str(error))
     if not recorder.saved_at(t):
         recorder.save(t, here)
     return recorder.finish(

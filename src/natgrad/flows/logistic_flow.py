@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from natgrad._checks import describe, number, tensor
+from natgrad.errors import ShapeError
 from natgrad.flows.newton_path import NewtonPath
 from natgrad.linalg import lstsq, widen
 
@@ -22,6 +24,14 @@ def natural_logits(s: Tensor, y: Tensor, t: Tensor | float) -> Tensor:
         >>> natural_logits(torch.zeros(1), torch.ones(1), 1e4)
         tensor([10000.6934])
     """
+    tensor(s, "logits")
+    tensor(y, "labels", shape=tuple(s.shape))
+    if isinstance(t, Tensor):
+        fits = tensor(t, "t").ndim == 0 or t.shape[-1] in (1, s.shape[-1])
+        if not fits or t.ndim > 2 or bool((t < 0).any()):
+            raise ShapeError(f"t must be a number or have shape (m, 1), but is {describe(t)}.")
+    else:
+        t = number(t, "t", low=0)
     a = t + torch.nn.functional.softplus(y * s)
     return y * (a + torch.log(-torch.expm1(-a)))
 

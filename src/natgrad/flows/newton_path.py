@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from natgrad.errors import ConvergenceError, RankDeficientError
-from natgrad.linalg import graded_fisher_solve, graded_lstsq
-from natgrad.linalg.graded import weighted_gram
+from natgrad.linalg import graded_lstsq
+from natgrad.linalg.graded import graded_balance, weighted_gram
 
 _NEWTON_STEPS = 20
 _BLURRED = 1e-6
@@ -151,6 +151,8 @@ class NewtonPath:
         held = (speed - 1).abs() <= 1e-9
         if int(held.sum()) < self.x.shape[1] or float(self.u.min()) < _SETTLED:
             return False
+        if int(torch.linalg.matrix_rank(self.x[held])) < self.x.shape[1]:
+            return False  # duplicates: lighter rows decide the rest, and still move it
         light = self.u > self.u[held].max() + _SETTLED
         return bool((held | (light & (speed > 1))).all())
 
@@ -233,16 +235,15 @@ class _System:
             change = self._solve(weights, self.x.mT @ gap, accuracy=1e-4)
             if change is not None:
                 return change
-        rows, ones = torch.cat([self.x, self.x]), torch.ones_like(u)
-        logs = torch.cat([weights.log_sigma, log_target]) / 2
         self.factors += 1
         try:
-            change = graded_fisher_solve(
-                self.x, weights.log_weight / 2, rows, logs, torch.cat([ones, -ones])
-            ).solution
-            noise = graded_fisher_solve(
-                self.x, weights.log_weight / 2, self.x, log_target / 2, self._noise
-            ).solution
+            change, noise = graded_balance(
+                self.x,
+                weights.log_weight / 2,
+                weights.log_sigma / 2,
+                log_target / 2,
+                self._noise,
+            )
         except (ArithmeticError, RankDeficientError):
             return None
         self.blur = float((self.x @ noise).abs().max()) / weights.size

@@ -1,5 +1,6 @@
 """Collecting a trajectory while it is computed."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic
@@ -7,7 +8,8 @@ from typing import Any, Generic
 import torch
 from torch import Tensor
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import dense, describe, function, numbers
+from natgrad.errors import DtypeError, InvalidInputError
 from natgrad.flows.stopping import Progress
 from natgrad.flows.trajectory import Status, Trajectory
 from natgrad.likelihoods import Likelihood
@@ -31,7 +33,7 @@ class Recorder(Generic[P]):
         self.likelihood, self.parametrization, self.batch = likelihood, parametrization, batch
         self.wanted = None if times is None else check_times(times)
         self._next = 0
-        self._record = dict(record or {})
+        self._record = _check_record(record)
         self._times: list[float] = []
         self._states: list[P] = []
         self._losses: list[float] = []
@@ -45,8 +47,8 @@ class Recorder(Generic[P]):
         self._times.append(t)
         self._states.append(params)
         self._losses.append(float(self.likelihood(self.parametrization.predict(params, x), y)))
-        for name, function in self._record.items():
-            self._recorded[name].append(torch.as_tensor(function(params)).detach())
+        for name, call in self._record.items():
+            self._recorded[name].append(torch.as_tensor(call(params)).detach())
 
     def due(self, until: float) -> list[float]:
         """Return the wanted times up to `until` that were not yet saved."""
@@ -57,6 +59,12 @@ class Recorder(Generic[P]):
             out.append(float(self.wanted[self._next]))
             self._next += 1
         return out
+
+    def rewind(self) -> None:
+        """Ask again for the wanted times after the last one saved."""
+        if self.wanted is not None:
+            last = self._times[-1] if self._times else -math.inf
+            self._next = int((self.wanted <= last).sum())
 
     @property
     def saves_every_step(self) -> bool:
@@ -104,9 +112,27 @@ class Recorder(Generic[P]):
 
 def check_times(times: Tensor) -> Tensor:
     """Return times to save as float64; raise unless they are finite, not negative and increase."""
-    t = torch.as_tensor(times, dtype=torch.float64).flatten()
+    if isinstance(times, Tensor):
+        if dense(times, "times").is_complex() or times.dtype == torch.bool:
+            raise DtypeError(f"times must be real numbers, but are {times.dtype}.")
+        t = times.detach().double().cpu().flatten()
+    else:
+        t = torch.tensor(numbers(times, "times"), dtype=torch.float64)
     if len(t) == 0 or bool((t < 0).any()) or not bool(torch.isfinite(t).all()):
         raise InvalidInputError("times must be finite, not negative, and at least one.")
     if bool((t[1:] <= t[:-1]).any()):
         raise InvalidInputError("times must increase.")
     return t
+
+
+def _check_record(record: Record | None) -> dict[str, Callable[[Any], Any]]:
+    """Return diagnostics by name; raise unless they are functions."""
+    if record is None:
+        return {}
+    if not isinstance(record, Mapping):
+        raise DtypeError(f"record must map names to functions, but is {describe(record)}.")
+    for name, call in record.items():
+        if not isinstance(name, str):
+            raise DtypeError(f"record's names must be strings, but one is {describe(name)}.")
+        function(call, f"record[{name!r}]")
+    return dict(record)

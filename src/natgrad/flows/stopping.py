@@ -1,6 +1,5 @@
 """Rules that end a descent or a flow; combine them with | and &."""
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from natgrad.errors import InvalidInputError
+from natgrad._checks import instance, integer, number
 from natgrad.flows.trajectory import Status
 from natgrad.parametrizations.base import Params, flatten
 
@@ -56,10 +55,12 @@ class Rule:
 
     def __or__(self, other: "Rule") -> "Rule":
         """Return a rule that stops as soon as either does."""
+        instance(other, "what is joined to a stopping rule", Rule)
         return self._joined(other, any, "or", min(self.until, other.until))
 
     def __and__(self, other: "Rule") -> "Rule":
         """Return a rule that stops when both do."""
+        instance(other, "what is joined to a stopping rule", Rule)
         return self._joined(other, all, "and", max(self.until, other.until))
 
     def _joined(
@@ -82,11 +83,13 @@ def loss_below(bound: float) -> Rule:
         >>> (loss_below(1e-6) | time_reached(1e9)).reason
         'loss at most 1e-06 or time 1e+09 reached'
     """
+    bound = number(bound, "the bound of loss_below")
     return Rule(lambda p: p.loss <= bound, f"loss at most {bound:g}")
 
 
 def margin_above(bound: float) -> Rule:
     """Stop when every training margin y·s exceeds `bound` (labels ±1)."""
+    bound = number(bound, "the bound of margin_above")
 
     def met(p: Progress) -> bool:
         return bool((p.outputs.flatten() * p.labels.flatten()).min() > bound)
@@ -96,13 +99,13 @@ def margin_above(bound: float) -> Rule:
 
 def time_reached(t: float) -> Rule:
     """Stop at time t."""
-    if not 0 < t < math.inf:
-        raise InvalidInputError(f"the final time must be positive and finite, but is {t!r}.")
+    t = number(t, "the final time", low=0, low_open=True)
     return Rule(lambda p: p.t >= t, f"time {t:g} reached", Status.TIME_REACHED, t)
 
 
 def steps_reached(n: int) -> Rule:
     """Stop after n steps."""
+    n = integer(n, "the number of steps", low=0)
     return Rule(lambda p: p.steps >= n, f"{n} steps", Status.TIME_REACHED)
 
 
@@ -111,6 +114,7 @@ def direction_settled(tolerance: float) -> Rule:
 
     Separable data send parameters to infinity: their direction converges, they do not.
     """
+    tolerance = number(tolerance, "the tolerance of direction_settled", low=0)
     key = id(object())
 
     def met(p: Progress) -> bool:
@@ -130,6 +134,7 @@ def direction_settled(tolerance: float) -> Rule:
 
 def wall_clock(seconds: float) -> Rule:
     """Stop after so many seconds of wall-clock time."""
+    seconds = number(seconds, "the seconds of wall_clock", low=0)
     return Rule(
         lambda p: time.perf_counter() - p.started >= seconds,
         f"{seconds:g} s of wall clock",
@@ -139,4 +144,4 @@ def wall_clock(seconds: float) -> Rule:
 
 def as_rule(until: "float | Rule") -> Rule:
     """Return a rule; a number means a time."""
-    return until if isinstance(until, Rule) else time_reached(float(until))
+    return until if isinstance(until, Rule) else time_reached(until)

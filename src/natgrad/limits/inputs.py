@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from natgrad._checks import dense, tensor
 from natgrad.errors import DeviceError, DtypeError, LabelError, ShapeError
 from natgrad.linalg import default_rtol, widen
 from natgrad.linalg.lstsq import condition, gram_inverse, require_finite
@@ -10,9 +11,7 @@ from natgrad.linalg.lstsq import condition, gram_inverse, require_finite
 
 def check_design(x: Tensor) -> Tensor:
     """Return X as float64 on the CPU; raise unless it is a finite matrix `(n, d)`."""
-    if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64):
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise DtypeError(f"X must be a float32 or float64 tensor, but is {kind}; try X.double().")
+    tensor(x, "X", finite=False, empty=True)
     if x.ndim != 2 or 0 in x.shape:
         raise ShapeError(
             f"X must have shape (n, d) with at least one row and column, but has {tuple(x.shape)}."
@@ -23,11 +22,10 @@ def check_design(x: Tensor) -> Tensor:
 
 def check_targets(y: Tensor, x: Tensor, name: str = "y") -> Tensor:
     """Return real targets `(n,)` as float64 on the CPU, one a row of X."""
-    if not isinstance(y, Tensor) or y.is_complex():
-        kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
-        raise DtypeError(f"{name} must be a real torch.Tensor, but is {kind}.")
-    if y.device != x.device:
+    if isinstance(y, Tensor) and y.device != x.device:
         raise DeviceError(f"X is on {x.device} but {name} on {y.device}; move one with .to().")
+    if dense(y, name).is_complex():
+        raise DtypeError(f"{name} must be a real torch.Tensor, but is {y.dtype}.")
     if y.ndim != 1 or len(y) != len(x):
         raise ShapeError(
             f"{name} must have shape ({len(x)},), one a row of X, but has {tuple(y.shape)}."
@@ -47,9 +45,7 @@ def signed_rows(x: Tensor, y: Tensor) -> Tensor:
 
 def check_start(beta0: Tensor, x: Tensor) -> Tensor:
     """Return β₀ as float64 on the CPU; raise unless it is finite, shape `(d,)`."""
-    if not isinstance(beta0, Tensor) or not beta0.is_floating_point():
-        kind = beta0.dtype if isinstance(beta0, Tensor) else type(beta0).__name__
-        raise DtypeError(f"beta0 must be a floating-point tensor, but is {kind}.")
+    tensor(beta0, "beta0", finite=False, empty=True)
     if beta0.shape != x.shape[1:]:
         raise ShapeError(f"beta0 must have shape ({x.shape[1]},), but has {tuple(beta0.shape)}.")
     require_finite(beta0, "beta0")

@@ -1,16 +1,20 @@
 """Linear regression without a penalty: ordinary, shortest, and sparsest interpolant."""
 
 import time
+from dataclasses import replace
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from natgrad._checks import choice, number
 from natgrad.errors import ConvergenceError, InvalidInputError, RankDeficientError
 from natgrad.limits.inputs import check_design, check_targets
 from natgrad.limits.one_norm import one_norm_equal
 from natgrad.limits.result import Limit, finish
+from natgrad.limits.scaling import scaled, unit_columns, unit_size
 from natgrad.linalg import default_rtol, lstsq
+from natgrad.linalg.columns import times_power
 from natgrad.linalg.lstsq import require_finite
 
 Kind = Literal["ordinary", "minimum_norm"]
@@ -29,7 +33,8 @@ def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
         kind: `"minimum_norm"` (default), or `"ordinary"`, which refuses a deficient rank.
 
     Returns:
-        Limit: `value` is ‖Xβ − y‖, `certificate` is ‖Xᵀ(Xβ − y)‖ / (‖X‖ ‖y‖).
+        Limit: `value` is ‖Xβ − y‖, `certificate` is ‖Xᵀ(Xβ − y)‖ / (‖X‖ ‖y‖), columns of X
+        brought to one size.
 
     Raises:
         RankDeficientError: If kind is `"ordinary"` and the rank of X is below d.
@@ -40,8 +45,7 @@ def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
         [0.5, 0.5]
     """
     began = time.perf_counter()
-    if kind not in get_args(Kind):
-        raise InvalidInputError(f"kind must be 'ordinary' or 'minimum_norm', but is {kind!r}.")
+    choice(kind, "kind", get_args(Kind))
     a, b = check_design(x), check_targets(y, x)
     require_finite(b, "y")
     fit = lstsq(a, b, rtol=default_rtol(*a.shape, dtype=x.dtype))
@@ -51,12 +55,13 @@ def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
             f"ordinary least squares needs X of full column rank, but its rank is {fit.rank} < "
             f"{a.shape[1]}. Use kind='minimum_norm' for the shortest solution."
         )
-    residual = a @ fit.solution - b
-    size = float(a.norm()) * float(b.norm())
-    certificate = float((a.mT @ residual).norm()) / (size or 1.0)
+    (unit, columns), (goal, size) = unit_columns(a), unit_size(b)
+    residual = unit @ times_power(fit.solution, columns - size) - goal
+    length = float(unit.norm()) * float(goal.norm())
+    certificate = float((unit.mT @ residual).norm()) / (length or 1.0)
     limit = Limit(
         fit.solution,
-        float(residual.norm()),
+        scaled(float(residual.norm()), size),
         certificate,
         "relative gradient",
         "natgrad.linalg.lstsq",
@@ -90,10 +95,12 @@ def basis_pursuit(x: Tensor, y: Tensor, *, tolerance: float = 1e-9) -> Limit:
         [0.0, 0.5]
     """
     began = time.perf_counter()
+    tolerance = number(tolerance, "tolerance", low=0)
     a, f = check_design(x), check_targets(y, x)
     require_finite(f, "y")
-    size = float(a.abs().max()) or 1.0
-    u, s, vh = torch.linalg.svd(a / size, full_matrices=False)
+    unit, _ = unit_columns(a)
+    (a, size), (f, scale) = unit_size(a), unit_size(f)
+    u, s, _ = torch.linalg.svd(unit, full_matrices=False)
     rank = int((s > default_rtol(*a.shape, dtype=x.dtype) * float(s[0])).sum())
     left = u[:, :rank]
     miss = float((f - left @ (left.mT @ f)).norm()) / (float(f.norm()) or 1.0)
@@ -105,12 +112,17 @@ def basis_pursuit(x: Tensor, y: Tensor, *, tolerance: float = 1e-9) -> Limit:
     if float(f.norm()) == 0:
         zero = Limit(a.new_zeros(a.shape[1]), 0.0, 0.0, "relative duality gap", "zero", dual=0 * f)
         return finish(zero, x, time.perf_counter() - began)
-    rows = a / size if rank == len(a) else s[:rank, None] * vh[:rank]  # independent rows
-    scale = float(f.norm())
-    goal = f / scale if rank == len(a) else left.mT @ f / scale
+    rows, goal = (a, f) if rank == len(a) else (left.mT @ a, left.mT @ f)  # independent rows
     b, nu = one_norm_equal(rows, goal)
-    nu = nu if rank == len(a) else left @ nu
-    return finish(_pursuit(a, f, b * scale / size, nu, tolerance), x, time.perf_counter() - began)
+    limit = _pursuit(a, f, b, nu if rank == len(a) else left @ nu, tolerance)
+    assert limit.dual is not None
+    limit = replace(
+        limit,
+        solution=times_power(limit.solution, scale - size),
+        dual=times_power(limit.dual, -size),
+        value=scaled(limit.value, scale - size),
+    )
+    return finish(limit, x, time.perf_counter() - began)
 
 
 def _pursuit(a: Tensor, f: Tensor, b: Tensor, nu: Tensor, tolerance: float) -> Limit:

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from natgrad._checks import describe, integer, number
 from natgrad.errors import ConvergenceError, UnsupportedError
 from natgrad.limits.inputs import signed_rows
 from natgrad.limits.one_norm import one_norm
 from natgrad.limits.quasi_norm import Local, quasi_norm
 from natgrad.limits.result import Limit, finish
+from natgrad.limits.scaling import scaled, unit_size
 from natgrad.limits.separability import refuse, separate
 from natgrad.limits.two_norm import margin_gap, two_norm
+from natgrad.linalg.columns import times_power
 
 _INSTEAD = {
     "not separable": "The logistic loss then has a finite minimiser: run a flow or Newton's method "
@@ -67,14 +70,17 @@ def max_margin(
     began = time.perf_counter()
     a = signed_rows(x, y)
     _check_power(p)
-    size = float(a.abs().max()) or 1.0
-    limit, gap = _attempt(a / size, p, starts, seed, None)
+    starts = integer(starts, "starts", low=1)
+    seed = integer(seed, "seed")
+    tolerance = number(tolerance, "tolerance", low=0)
+    a, size = unit_size(a)
+    limit, gap = _attempt(a, p, starts, seed, None)
     if gap > tolerance:
         found = separate(a)
         if found.kind != "separable":
             raise refuse(found, f"the ℓ_{p:g} max margin", _INSTEAD)
-        inside = 2 * found.direction / float((a @ found.direction).min() / size)
-        limit, gap = _attempt(a / size, p, starts, seed, inside)
+        inside = 2 * found.direction / float((a @ found.direction).min())
+        limit, gap = _attempt(a, p, starts, seed, inside)
         if limit is None or gap > tolerance:
             raise ConvergenceError(
                 f"the ℓ_{p:g} max margin was found only to a relative gap of {gap:.1e}: the data "
@@ -85,10 +91,10 @@ def max_margin(
     assert limit.dual is not None
     limit = replace(
         limit,
-        solution=limit.solution / size,
-        dual=limit.dual / size**p,
-        value=limit.value * size,
-        starts=tuple(size * v for v in limit.starts),
+        solution=times_power(limit.solution, -size),
+        dual=times_power(limit.dual, -p * size),
+        value=scaled(limit.value, size),
+        starts=tuple(scaled(v, size) for v in limit.starts),
     )
     return finish(limit, x, time.perf_counter() - began)
 
@@ -127,5 +133,5 @@ def _local(a: Tensor, p: float, best: Local) -> Limit:
 def _check_power(p: float) -> None:
     if isinstance(p, bool) or not isinstance(p, (int, float)) or not (0 < p <= 1 or p == 2):
         raise UnsupportedError(
-            f"max_margin takes p = 2, p = 1 or 0 < p < 1 (2/L for depth L), but got {p!r}."
+            f"max_margin takes p = 2, p = 1 or 0 < p < 1 (2/L for depth L), but got {describe(p)}."
         )

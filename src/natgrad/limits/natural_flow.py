@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from natgrad.errors import ConvergenceError
+from natgrad.errors import ConvergenceError, VelocityOverflowError
 from natgrad.limits.centroid import centroid, descend_face
 from natgrad.limits.highs import least_cost
 from natgrad.limits.inputs import check_start, rank_and_basis, signed_rows
@@ -23,9 +23,10 @@ from natgrad.limits.interior import interior_point
 from natgrad.limits.polish import project
 from natgrad.limits.programs import Rows
 from natgrad.limits.result import Limit, finish
-from natgrad.limits.scaling import balance
+from natgrad.limits.scaling import balance, unit_columns
 from natgrad.limits.separability import refuse, separate
 from natgrad.linalg import lstsq
+from natgrad.linalg.columns import times_power
 
 _INSTEAD = {
     "not separable": "The flow ends at the finite minimiser of the logistic loss instead: find it "
@@ -69,13 +70,34 @@ def natural_flow(x: Tensor, y: Tensor, beta0: Tensor | None = None) -> Limit:
     began = time.perf_counter()
     a = signed_rows(x, y)
     # Logarithms: far from the origin every σ(−u) may underflow, and only ratios matter.
-    logs = -softplus(a @ check_start(beta0, x)) if beta0 is not None else a.new_zeros(len(a))
+    unit, powers = unit_columns(a)
+    logs = a.new_zeros(len(a)) if beta0 is None else _log_sigma(unit, powers, check_start(beta0, x))
     sigma = torch.exp(logs - logs.max())
     scale = float(torch.exp(logs.max())) if beta0 is not None else 0.5
-    limit = _solve(a, sigma, _by_interior) or _hard(a, sigma)
+    limit = _solve(unit, sigma, _by_interior) or _hard(unit, sigma)
     assert limit.dual is not None
-    limit = replace(limit, value=scale * limit.value, dual=scale * limit.dual)
+    limit = replace(
+        limit,
+        solution=_in_span(a, unit, powers, limit.solution),
+        value=scale * limit.value,
+        dual=scale * limit.dual,
+    )
     return finish(limit, x, time.perf_counter() - began)
+
+
+def _log_sigma(unit: Tensor, powers: Tensor, beta0: Tensor) -> Tensor:
+    """Return log σ(−X̃β₀)."""
+    margins = unit @ times_power(beta0, powers)
+    if not bool(torch.isfinite(margins).all()):
+        raise VelocityOverflowError("the margins X̃β₀ overflow; use a shorter beta0.")
+    return -softplus(margins)
+
+
+def _in_span(a: Tensor, unit: Tensor, powers: Tensor, b: Tensor) -> Tensor:
+    """Return b 2^{−e}, or where rows do not span, what of it the flow of the given X takes."""
+    if bool((powers == powers[0]).all()) or rank_and_basis(unit)[0] == unit.shape[1]:
+        return times_power(b, -powers)
+    return lstsq(a, unit @ b).solution
 
 
 class _Pair(NamedTuple):
@@ -185,7 +207,7 @@ def _quasi(a: Tensor, sigma: Tensor, separated: Tensor) -> Limit | None:
     """Solve with A_K b = 0 on the rows K that cannot be separated: A_S on their complement."""
     held = a[~separated]
     _, s, vh = torch.linalg.svd(held, full_matrices=True)
-    rank = int((s > 1e-12 * max(1.0, float(s[0]))).sum())
+    rank = int((s > 1e-12 * float(s[0])).sum())
     free = vh[rank:].mT.contiguous()
     inner, weights = a[separated] @ free, sigma[separated]
     limit = _solve(inner, weights, _by_interior) or _solve(inner, weights, _by_highs)

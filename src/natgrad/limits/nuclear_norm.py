@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from natgrad._checks import dense, describe, integer, number, tensor
 from natgrad.errors import ConvergenceError, DeviceError, DtypeError, InvalidInputError, ShapeError
 from natgrad.limits.result import Limit, finish
+from natgrad.limits.scaling import scaled, unit_size
 from natgrad.linalg import widen
+from natgrad.linalg.columns import times_power
 from natgrad.linalg.lstsq import require_finite
 from natgrad.parametrizations.entries import check_entries
 
@@ -54,7 +57,10 @@ def nuclear_norm(
         [[1.0, 0.5], [0.5, 0.25]]
     """
     began = time.perf_counter()
+    tolerance = number(tolerance, "tolerance", low=0)
+    iterations = integer(iterations, "iterations", low=1)
     target, observed = _check(positions, values, shape)
+    target, power = unit_size(target)
     size = float(torch.linalg.matrix_norm(target, 2))
     if size == 0:
         zero = Limit(target, 0.0, 0.0, "relative duality gap", "zero", dual=target)
@@ -67,7 +73,8 @@ def nuclear_norm(
             f"in {iterations} iterations. Raise tolerance (now {tolerance:g}) or iterations."
         )
     exact = torch.where(observed, target, size * b)
-    value = float(torch.linalg.svdvals(exact).sum())
+    value = scaled(float(torch.linalg.svdvals(exact).sum()), power)
+    exact = times_power(exact, power)
     solver = "Douglas–Rachford, Anderson acceleration"
     limit = Limit(exact, value, gap, "relative duality gap", solver, dual=dual)
     return finish(limit, values, time.perf_counter() - began)
@@ -160,10 +167,10 @@ def _shrink(a: Tensor, threshold: float) -> Tensor:
 
 def _check(positions: Tensor, values: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """Return the observed values in a matrix of zeros, float64 on the CPU, and where they are."""
-    if not isinstance(positions, Tensor) or not isinstance(values, Tensor):
-        raise DtypeError("positions and values must be torch tensors.")
-    if values.dtype not in (torch.float32, torch.float64):
-        raise DtypeError(f"values must be float32 or float64, but are {values.dtype}.")
+    dense(positions, "positions")
+    tensor(values, "values", finite=False, empty=True)
+    if not isinstance(shape, (tuple, list)):
+        raise DtypeError(f"shape must be two positive integers, but is {describe(shape)}.")
     if len(shape) != 2 or any(type(n) is not int or n < 1 for n in shape):
         raise ShapeError(f"shape must be two positive integers, but is {shape!r}.")
     if positions.ndim and len(positions) == 0:

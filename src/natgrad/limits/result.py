@@ -1,8 +1,12 @@
 """What every limit returns: the solution and the evidence that it is one."""
 
+import math
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
+
+from natgrad.errors import VelocityOverflowError
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +49,24 @@ class Limit:
 
 
 def finish(limit: Limit, like: Tensor, seconds: float) -> Limit:
-    """Return the limit in the dtype and device of `like`, with the time it took."""
+    """Return the limit in the dtype and device of `like`, with the time it took.
+
+    Raises:
+        VelocityOverflowError: If a number of the limit does not fit the dtype.
+    """
     dual, basis = limit.dual, limit.basis
+    solution = limit.solution.to(like.device, like.dtype)
+    dual = None if dual is None else dual.to(like.device, like.dtype)
+    numbers = [solution] if dual is None else [solution, dual]
+    if not (math.isfinite(limit.value) and all(bool(torch.isfinite(t).all()) for t in numbers)):
+        raise VelocityOverflowError(
+            f"the limit, its multipliers or its value overflow {like.dtype}: the data are too "
+            "small or too large. Multiply them by a constant; limits scale exactly with it."
+        )
     return replace(
         limit,
-        solution=limit.solution.to(like.device, like.dtype),
-        dual=None if dual is None else dual.to(like.device, like.dtype),
+        solution=solution,
+        dual=dual,
         basis=None if basis is None else basis.to(like.device),
         seconds=seconds,
     )

@@ -1,6 +1,5 @@
 """Whether a hyperplane through the origin separates the data, with a proof either way."""
 
-import math
 import time
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
@@ -8,12 +7,15 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from natgrad.errors import ConvergenceError, InvalidInputError, UnsupportedError
+from natgrad._checks import choice
+from natgrad.errors import ConvergenceError, UnsupportedError
 from natgrad.limits.highs import split
 from natgrad.limits.inputs import rank_and_basis, signed_rows
 from natgrad.limits.interior import interior_point
 from natgrad.limits.programs import Split
+from natgrad.limits.scaling import row_norms, unit_columns
 from natgrad.linalg import lstsq
+from natgrad.linalg.columns import times_power
 
 Kind = Literal["separable", "quasi-separable", "not separable"]
 Solver = Literal["interior", "highs"]
@@ -103,8 +105,7 @@ def separability(x: Tensor, y: Tensor, *, solver: Solver = "interior") -> Separa
         >>> separability(x, torch.tensor([1.0, -1.0])).kind
         'separable'
     """
-    if solver not in get_args(Solver):
-        raise InvalidInputError(f"solver must be 'interior' or 'highs', but is {solver!r}.")
+    choice(solver, "solver", get_args(Solver))
     began = time.perf_counter()
     found = separate(signed_rows(x, y), solver)
     return Separability(
@@ -120,18 +121,22 @@ def separability(x: Tensor, y: Tensor, *, solver: Solver = "interior") -> Separa
 
 def separate(a: Tensor, solver: Solver = "interior") -> Separability:
     """Return the verdict for signed rows in double precision."""
-    top = float(a.abs().max()) if a.numel() else 0.0
-    if top > 0:  # squares of very large or small numbers leave the range; a power of two does not
-        a = a / 2.0 ** math.floor(math.log2(top))
+    a, powers = unit_columns(a)
     rank, basis = rank_and_basis(a)
-    norms = a.norm(dim=1)
+    norms = row_norms(a)
+    given = a if bool((powers == powers.max()).all()) else times_power(a, powers - powers.max())
+
+    def verdict(proof: _Proof, label: str) -> Separability:
+        b = proof.b if given is a else _unscaled(proof.b, powers)
+        return _verdict(given, rank, proof._replace(b=b), label)
+
     if rank == len(a):
         b = lstsq(a, norms).solution
         everything = torch.ones(len(a), dtype=torch.bool)
-        return _verdict(a, rank, _Proof(everything, b, torch.zeros_like(norms)), "interpolation")
+        return verdict(_Proof(everything, b, torch.zeros_like(norms)), "interpolation")
     if rank == 0:
         none = torch.zeros(len(a), dtype=torch.bool)
-        return _verdict(a, 0, _Proof(none, a.new_zeros(a.shape[1]), a.new_ones(len(a))), "rank")
+        return verdict(_Proof(none, a.new_zeros(a.shape[1]), a.new_ones(len(a))), "rank")
     unit = a / torch.where(norms > 0, norms, 1.0)[:, None]
     reduced = unit if basis is None else unit @ basis
     for name in ("interior", "highs") if solver == "interior" else ("highs",):
@@ -141,12 +146,21 @@ def separate(a: Tensor, solver: Solver = "interior") -> Separability:
             b = proof.b if basis is None else basis @ proof.b
             lam = proof.lam / torch.where(norms > 0, norms, 1.0)
             label = "interior point" if name == "interior" else "HiGHS"
-            return _verdict(a, rank, _Proof(proof.separated, b, lam), label)
+            return verdict(_Proof(proof.separated, b, lam), label)
     raise ConvergenceError(
         f"no certificate could be verified for these {a.shape[0]} rows of {a.shape[1]} features: "
         "they lie on the edge between separable and not, to within rounding. Rescale features "
         "to comparable sizes, or remove near-duplicates with opposite labels."
     )
+
+
+def _unscaled(b: Tensor, powers: Tensor) -> Tensor:
+    """Return the direction b 2^{−e}, up to a factor that keeps its largest entry near one."""
+    used = b != 0
+    if not bool(used.any()):
+        return b
+    size = torch.frexp(b)[1].double() - powers
+    return times_power(b, -powers - size[used].max())
 
 
 class _Proof(NamedTuple):
@@ -184,7 +198,7 @@ def _clean(a: Tensor, b: Tensor, t: Tensor, lam: Tensor) -> _Proof | None:
 
 def _verdict(a: Tensor, rank: int, proof: _Proof, solver: str) -> Separability:
     separated, b, lam = proof
-    norms = a.norm(dim=1)
+    norms = row_norms(a)
     size, total = float(b.norm()), float(lam.sum())
     b, lam = b / (size or 1.0), lam / (total or 1.0)
     cosines = (a @ b) / torch.where(norms > 0, norms, 1.0)

@@ -3,22 +3,18 @@
 import torch
 from torch import Tensor
 
-from natgrad.errors import DtypeError, RankDeficientError, ShapeError
-from natgrad.linalg.lstsq import require_finite, widen
+from natgrad._checks import tensor
+from natgrad.errors import RankDeficientError, ShapeError
+from natgrad.linalg.lstsq import widen
 
 
 def check_covariance(matrix: Tensor, name: str) -> None:
     """Raise a typed error unless the matrix is finite, symmetric and positive definite."""
-    if not isinstance(matrix, Tensor) or matrix.dtype not in (torch.float32, torch.float64):
-        kind = matrix.dtype if isinstance(matrix, Tensor) else type(matrix).__name__
-        raise DtypeError(
-            f"{name} must be a floating-point tensor, float32 or float64, but is {kind}."
-        )
+    tensor(matrix, name, empty=True)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
         raise ShapeError(
             f"{name} must be square and not empty, but has shape {tuple(matrix.shape)}."
         )
-    require_finite(matrix, name)
     if not torch.allclose(matrix, matrix.mT, rtol=1e-5, atol=1e-8 * float(matrix.abs().max())):
         raise ShapeError(f"{name} must be symmetric; try (c + c.T) / 2.")
     cholesky(matrix, name=name, hint="Add a multiple of the identity, or drop a variable.")
@@ -46,7 +42,9 @@ def cholesky(
         tensor([[2., 0.],
                 [1., 1.]])
     """
-    require_finite(matrix, name)
+    tensor(matrix, name, shape=("n", "n"))
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ShapeError(f"{name} must be square, but has shape {tuple(matrix.shape)}.")
     factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     if not int(info):

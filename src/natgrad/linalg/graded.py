@@ -12,23 +12,23 @@ the light ones. Three observations give a method in which weights enter only as 
    and ‖(I + H)⁻¹‖ is bounded independently of the weights (Stewart 1989: the weighted
    least-squares operator is). A plain LU factorisation with refinement solves them.
 
-Rows of similar weight are chosen among by pivoted QR, so that T stays small.
+Rows of similar weight are chosen among by pivoted QR, so that T stays small. Independence is
+judged with columns of one size (see `columns`); the shortest v is that of the columns as given.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
 
 import torch
 from torch import Tensor
 
-from natgrad.errors import VelocityOverflowError
-from natgrad.linalg.lstsq import LeastSquares, default_rtol, lstsq, require_finite, widen
+from natgrad._checks import number, tensor
+from natgrad.errors import ShapeError, VelocityOverflowError
+from natgrad.linalg.columns import column_exponents, times_power
+from natgrad.linalg.graded_basis import GradedBasis
+from natgrad.linalg.lstsq import LeastSquares, lstsq, widen
 
 # Log-weight spreads below this lose at most four digits of sixteen when rows are scaled.
 MILD_SPREAD = 9.0
-# Log-weight range of rows among which the basis is chosen by pivoting instead of by weight.
-_WINDOW = 12.0
-_REFINEMENTS = 3
 
 
 def graded_lstsq(
@@ -53,29 +53,51 @@ def graded_lstsq(
         >>> graded_lstsq(a, b, torch.tensor([0.0, 0.0, -345.0])).solution.round(decimals=12)
         tensor([2., 3.], dtype=torch.float64)
     """
-    require_finite(log_weight, "the log-weights")
+    _check_rows(a, log_weight, b, rtol=rtol)
     if a.shape[0] <= a.shape[1]:
         unweighted = lstsq(a, b, rtol=rtol)
         if unweighted.rank == a.shape[0]:
             return unweighted
-    require_finite(a, "the rows")
-    require_finite(b, "the targets")
     if not bool(a.any()):
         return lstsq(a, b, rtol=rtol)
+    exponents = column_exponents(a)
+    a = a if exponents is None else times_power(a, -exponents)
     a, norms, log_weight = _unit_rows(a, log_weight)
     b = b / norms
     spread = float(log_weight.max() - log_weight.min())
     if spread <= MILD_SPREAD:
         weight = torch.exp(log_weight - log_weight.max()).to(a)
-        return lstsq(weight[:, None] * a, weight * b, rtol=rtol)
-    basis = _GradedBasis.of(a, log_weight, rtol)
+        weighted = weight[:, None] * a
+        weighted = weighted if exponents is None else times_power(weighted, exponents)
+        return lstsq(weighted, weight * b, rtol=rtol)
+    basis = GradedBasis.of(a, log_weight, rtol)
     scale = b.abs().max().clamp(min=torch.finfo(b.dtype).tiny)
     target = widen(b / scale).to(basis.t.device)
     b_in, b_out = target[basis.inside], target[basis.outside]
     # Deviations from the basis rows' own targets: exact where nothing contradicts them.
     z = basis.solve(lambda z: (b_in - z) + basis.m.mT @ (b_out - basis.t @ z), start=b_in)
-    solution = basis.lift(z).to(a) * scale
+    solution = _shortest(basis, a, z, exponents).to(a) * scale
     return LeastSquares(solution, len(basis.inside), basis.rtol)
+
+
+def _check_rows(a: Tensor, *vectors: Tensor, rtol: float | None = None) -> None:
+    """Raise unless rows `(n, p)`, log-weights `(n,)` and targets `(n,)` are finite."""
+    tensor(a, "the rows", shape=("n", "p"), empty=True)
+    for t, name in zip(vectors, ("the log-weights", "the targets"), strict=False):
+        tensor(t, name, shape=(len(a),), empty=True)
+    if rtol is not None:
+        number(rtol, "rtol", low=0, high=1, high_open=True)
+
+
+def _shortest(basis: GradedBasis, a: Tensor, z: Tensor, exponents: Tensor | None) -> Tensor:
+    """Return the shortest v with A_B 2^e v = z."""
+    if exponents is None:
+        return basis.lift(z)
+    if len(basis.inside) == a.shape[1]:
+        shift = -exponents if z.ndim == 1 else -exponents[:, None]
+        return times_power(basis.lift(z), shift.to(z.device))
+    rows = times_power(widen(a).to(z.device)[basis.inside], exponents.to(z.device))
+    return lstsq(rows, z).solution
 
 
 def graded_fisher_solve(
@@ -110,15 +132,21 @@ def graded_fisher_solve(
         >>> graded_fisher_solve(a, ell, g, -500 * one, 3 * one).solution
         tensor([0., 3.], dtype=torch.float64)
     """
-    for name, tensor in (("rows", a), ("log-weights", log_weight), ("gradient rows", g)):
-        require_finite(tensor, f"the {name}")
+    _check_rows(a, log_weight, rtol=rtol)
+    tensor(g_target, "the targets", empty=True)  # a scalar stands for one column a row
+    _check_rows(g, g_log_weight, *([g_target] if g_target.ndim else []))
+    if g.shape[1] != a.shape[1]:
+        raise ShapeError(f"rows have {a.shape[1]} columns, but gradient rows {g.shape[1]}.")
+    exponents = column_exponents(a)
+    if exponents is not None:
+        a, g = times_power(a, -exponents), times_power(g, -exponents)
     a, _, log_weight = _unit_rows(a, log_weight)
     g, norms, _ = _unit_rows(g, g_log_weight.expand(len(g)))
     g_target = g_target * norms if g_target.ndim else g_target
-    basis = _GradedBasis.of(a, log_weight, rtol)
+    basis = GradedBasis.of(a, log_weight, rtol)
     ell = widen(log_weight).to(basis.t.device)[basis.inside]
     wide_g, wide_m, wide_c = (widen(x).to(basis.t.device) for x in (g, g_log_weight, g_target))
-    coefficients = basis.coordinates(wide_g)
+    coefficients = _coordinates(basis, a, wide_g, exponents)
     growth = torch.exp(2 * (wide_m[:, None] - ell[None, :]))
     terms = torch.where(coefficients == 0, 0.0, coefficients * growth)
     rhs = terms.mT * widen(norms).to(terms.device) if wide_c.ndim == 0 else terms.mT @ wide_c
@@ -129,7 +157,7 @@ def graded_fisher_solve(
             "inputs that include the batch, or use a positive damping."
         )
     z = basis.solve(lambda z: rhs - z - basis.m.mT @ (basis.t @ z), start=rhs)
-    solution = basis.lift(z).to(a)
+    solution = _shortest(basis, a, z, exponents).to(a)
     if not bool(torch.isfinite(solution).all()):
         raise VelocityOverflowError(
             f"the natural velocity is larger than {a.dtype} can hold. Use a wider dtype or a "
@@ -138,60 +166,64 @@ def graded_fisher_solve(
     return LeastSquares(solution, len(basis.inside), basis.rtol)
 
 
-@dataclass(frozen=True)
-class _GradedBasis:
-    """Heaviest independent rows, and the others in terms of them (see the module's text)."""
+def graded_balance(
+    a: Tensor, log_weight: Tensor, plus: Tensor, minus: Tensor, errors: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return F⁺ Σₙ (e^{2pₙ} − e^{2mₙ}) aₙ with F = Σₙ e^{2ℓₙ} aₙ aₙᵀ, and what rounding does to it.
 
-    inside: Tensor  # (k,) indices of the basis rows
-    outside: Tensor  # (n − k,)
-    q: Tensor  # (p, k) orthonormal basis of the row space, one column a basis row
-    s: Tensor  # (k, k) basis rows in that basis, A_B = S Qᵀ
-    t: Tensor  # (n − k, k)
-    m: Tensor  # (n − k, k)
-    rtol: float
+    Where the second sum cancels on a light basis row to within rounding it counts as zero there:
+    symmetric, duplicated and integer data cancel exactly, and the lightest of rows would weigh
+    the rounding error up. The second result is what is left of such errors, as a solution.
 
-    @classmethod
-    def of(cls, a: Tensor, log_weight: Tensor, rtol: float | None) -> "_GradedBasis":
-        rtol = default_rtol(*a.shape, dtype=a.dtype) * 8 if rtol is None else rtol
-        rows, ell = widen(a), widen(log_weight)
-        inside, window, q = _heaviest_independent_rows(rows, ell.to(rows.device), rtol)
-        chosen = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-        chosen[inside] = True
-        outside = torch.nonzero(~chosen)[:, 0]
-        s = rows[inside] @ q
-        along = rows[outside] @ q
-        t = torch.linalg.solve(s, along, left=False)
-        # A row depends only on basis rows of its own window or a heavier one.
-        heavier = window[outside, None] >= window[None, inside]
-        t = torch.where(heavier & _needed(along, rows[outside], rtol), t, 0.0)
-        ratio = torch.exp((2 * (ell[outside, None] - ell[None, inside])).clamp(max=2 * _WINDOW))
-        return cls(inside, outside, q, s, t, t * ratio, rtol)
+    Args:
+        a: Rows, shape `(n, p)`.
+        log_weight: ℓ, shape `(n,)`.
+        plus: p, shape `(n,)`, on the same scale as ℓ.
+        minus: m, shape `(n,)`, on the same scale as ℓ.
+        errors: Relative rounding errors of the terms of the second sum, shape `(n,)`.
 
-    def coordinates(self, rows: Tensor) -> Tensor:
-        """Return rows (projected on the row space) as combinations of the basis rows.
+    Raises:
+        VelocityOverflowError: If the answer overflows.
 
-        A row that the first basis rows span to rounding gets exact zeros on the later ones, whose
-        smaller weights would blow rounding errors up.
-        """
-        along = rows @ self.q
-        out: Tensor = torch.linalg.solve(self.s, along, left=False)
-        return torch.where(_needed(along, rows, self.rtol), out, 0.0)
+    Example:
+        >>> a = torch.tensor([[0.0, 1.0], [1.0, 3.0], [-1.0, 3.0]]).double()
+        >>> ell = torch.tensor([0.0, -40.0, -40.0]).double()
+        >>> zero = torch.zeros(3).double()
+        >>> graded_balance(a, ell, ell, zero, zero)[0]
+        tensor([ 0., -6.], dtype=torch.float64)
+    """
+    exponents = column_exponents(a)
+    a = a if exponents is None else times_power(a, -exponents)
+    a, norms, log_weight = _unit_rows(a, log_weight)
+    basis = GradedBasis.of(a, log_weight, None)
+    wide = widen(a).to(basis.t.device)
+    coefficients = _coordinates(basis, a, wide, exponents) * widen(norms).to(wide.device)[:, None]
+    ell = log_weight.to(wide.device)[basis.inside]
+    first, second = (
+        torch.where(coefficients == 0, 0.0, coefficients * torch.exp(2 * (logs[:, None] - ell)))
+        for logs in (widen(plus).to(wide.device), widen(minus).to(wide.device))
+    )
+    total, size = second.sum(0), second.abs().sum(0)
+    kept = total.abs() > basis.rtol * size
+    rounding = second.mT @ widen(errors).to(wide.device)
+    sums = first.sum(0) - torch.where(kept, total, 0.0)
+    rhs = torch.stack([sums, torch.where(kept, rounding, 0.0)], dim=1)
+    if not bool(torch.isfinite(rhs).all()):
+        raise VelocityOverflowError("the sums to be balanced overflow; use a shorter step.")
+    z = basis.solve(lambda z: rhs - z - basis.m.mT @ (basis.t @ z), start=rhs)
+    change, noise = _shortest(basis, a, z, exponents).to(a).unbind(1)
+    return change, noise
 
-    def solve(self, residual: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
-        """Return z with residual(z) = 0 by LU of I + H and refinement."""
-        identity = torch.eye(len(start), dtype=start.dtype, device=start.device)
-        factors = torch.linalg.lu_factor(identity + self.m.mT @ self.t)
-        z = start
-        for _ in range(_REFINEMENTS):
-            gap = residual(z)
-            columns = gap[:, None] if gap.ndim == 1 else gap
-            z = z + torch.linalg.lu_solve(*factors, columns).reshape(gap.shape)
-        return z
 
-    def lift(self, z: Tensor) -> Tensor:
-        """Return the shortest v with A_B v = z."""
-        coordinates: Tensor = torch.linalg.solve(self.s, z)
-        return self.q @ coordinates
+def _coordinates(basis: GradedBasis, a: Tensor, g: Tensor, exponents: Tensor | None) -> Tensor:
+    """Return rows g 2^e, projected on the span of A_B 2^e, as combinations of the latter."""
+    if exponents is None or len(basis.inside) == a.shape[1]:
+        return basis.coordinates(g)
+    found, gaps = basis.coordinates(g), (g - (g @ basis.q) @ basis.q.mT).norm(dim=1)
+    columns, ell = widen(a).to(g.device)[basis.inside].mT, math.log(2) * exponents.to(g.device)
+    for i in torch.nonzero(gaps > basis.rtol * g.norm(dim=1))[:, 0].tolist():
+        found[i] = graded_lstsq(columns, g[i], ell).solution  # projections depend on the units
+    return found
 
 
 def weighted_gram(a: Tensor, w: Tensor) -> Tensor:
@@ -201,13 +233,6 @@ def weighted_gram(a: Tensor, w: Tensor) -> Tensor:
         return b.mT @ b
     array = b.numpy()
     return torch.from_numpy(array.T @ array)  # numpy sees that the result is symmetric
-
-
-def _needed(along: Tensor, rows: Tensor, rtol: float) -> Tensor:
-    """Return which basis rows each row needs: from some column of q on, nothing but rounding."""
-    tail: Tensor = along.square().flip(1).cumsum(1).flip(1).sqrt()
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return tail > rtol * norms
 
 
 def _unit_rows(rows: Tensor, log_weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -222,46 +247,3 @@ def _unit_rows(rows: Tensor, log_weight: Tensor) -> tuple[Tensor, Tensor, Tensor
     # In double precision: a log-weight of −2000 would lose what a norm adds.
     wide = widen(log_weight)
     return rows / norms, norms[:, 0], wide + torch.log(widen(norms[:, 0])).to(wide.device)
-
-
-def _heaviest_independent_rows(
-    rows: Tensor, ell: Tensor, rtol: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return basis row indices, each row's weight window, and an orthonormal basis (p, k).
-
-    Rows are taken in windows of similar weight, heaviest window first. Within one, pivoted QR on
-    what the basis so far leaves of the scaled rows picks the next basis rows, and stops where a
-    row's remainder is rounding error, at `rtol` × its own norm.
-    """
-    import scipy.linalg  # here, to keep `import natgrad` light
-
-    order = torch.argsort(ell, descending=True, stable=True)
-    window = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
-    basis = rows.new_zeros(rows.shape[1], 0)
-    inside: list[Tensor] = []
-    start, number = 0, 0
-    while start < len(order) and basis.shape[1] < rows.shape[1]:
-        top = ell[order[start]]
-        size = int((ell[order[start:]] >= top - _WINDOW).sum())
-        index = order[start : start + size]
-        window[index] = number
-        norms = torch.linalg.vector_norm(rows[index], dim=1)
-        rest = rows[index]
-        for _ in range(2):  # twice is enough (Kahan)
-            rest = rest - (rest @ basis) @ basis.mT
-        weight = torch.exp(ell[index] - top)
-        q, r, pivots = scipy.linalg.qr(
-            (weight[:, None] * rest).mT.cpu().numpy(),
-            mode="economic",
-            pivoting=True,
-            check_finite=False,
-        )
-        pivot = torch.as_tensor(pivots, device=rows.device, dtype=torch.long)
-        remainder = torch.as_tensor(r, device=rows.device).diagonal().abs()
-        kept = remainder > rtol * (weight * norms)[pivot[: len(remainder)]]
-        count = int(kept.long().cumprod(0).sum())
-        inside.append(index[pivot[:count]])
-        basis = torch.cat([basis, torch.as_tensor(q, device=rows.device)[:, :count]], dim=1)
-        start, number = start + size, number + 1
-    window[order[start:]] = number
-    return torch.cat(inside), window, basis

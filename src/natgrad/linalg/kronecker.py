@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from natgrad.errors import ConvergenceError
-from natgrad.linalg.lstsq import default_rtol, require_finite, widen
+from natgrad._checks import number, tensor
+from natgrad.errors import ConvergenceError, DtypeError, ShapeError
+from natgrad.linalg.lstsq import default_rtol, widen
 
 Factor = Tensor | None
 """A factor Aᵢ or Bᵢ; None is the identity."""
@@ -46,9 +47,8 @@ def kronecker_lstsq(
         >>> torch.allclose(v1 @ w2 + w1 @ v2, u)
         True
     """
-    for x in (*left, *right, u):
-        if x is not None:
-            require_finite(x, "factors and velocities")
+    _check(left, right, u)
+    damping = number(damping, "damping", low=0)
     a = [None if x is None else widen(x) for x in left]
     b = [None if x is None else widen(x) for x in right]
     wide = widen(u)
@@ -72,6 +72,7 @@ def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Ten
         tensor([[1., 1.],
                 [1., 0.]])
     """
+    _check(left, right, u)
     wide = widen(u)
     n, m = wide.shape[-2:]
     eps = torch.finfo(u.dtype).eps  # products carry the rounding of their own dtype
@@ -82,6 +83,23 @@ def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Ten
     last = len(left) - 1 - p_last
     mask = q_first[None, :] <= last[:, None]
     return (p @ (mask * (p.mT @ wide @ q)) @ q.mT).to(u)
+
+
+def _check(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> None:
+    """Raise unless factors are as many on both sides, finite, and fit u `(…, n, m)`."""
+    tensor(u, "the velocity")
+    if u.ndim < 2:
+        raise ShapeError(f"the velocity must have shape (…, n, m), but has {tuple(u.shape)}.")
+    for factors in (left, right):
+        if not isinstance(factors, (tuple, list)) or len(factors) != len(left) or not len(left):
+            raise DtypeError("factors must be two lists of equal length, at least one each.")
+    for a, b in zip(left, right, strict=True):
+        for x, side, size in ((a, 0, u.shape[-2]), (b, 1, u.shape[-1])):
+            if x is not None and tensor(x, "a factor", shape=("n", "m")).shape[side] != size:
+                raise ShapeError(
+                    f"a factor of shape {tuple(x.shape)} does not fit a velocity of shape "
+                    f"{tuple(u.shape)}."
+                )
 
 
 def _columns(x: Factor, size: int, like: Tensor) -> Tensor:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from natgrad.errors import (
-    DtypeError,
-    InvalidInputError,
-    NonFiniteError,
-    ShapeError,
-    VelocityOverflowError,
-)
+from natgrad._checks import number, tensor
+from natgrad._checks import require_finite as require_finite
+from natgrad.errors import DtypeError, ShapeError, VelocityOverflowError
+from natgrad.linalg.columns import column_exponents, times_power
+from natgrad.linalg.graded_basis import GradedBasis
+from natgrad.linalg.precision import default_rtol as default_rtol
+from natgrad.linalg.precision import widen as widen
 
 # Times 1/eps: the condition number of a Gram matrix up to which refinement gains two digits a step.
 _SAFE_GRAM_CONDITION = 1e-2
@@ -25,7 +25,7 @@ class LeastSquares:
 
     Attributes:
         solution: The shortest minimiser, shape `(n,)` or `(n, k)` as the right-hand side had.
-        rank: Number of singular values above the cut-off.
+        rank: Number of singular values above the cut-off, columns of one size.
         rtol: The cut-off used, relative to the largest singular value.
     """
 
@@ -34,41 +34,20 @@ class LeastSquares:
     rtol: float
 
 
-def default_rtol(*shape: int, dtype: torch.dtype) -> float:
-    """Return the usual rank cut-off, largest side × machine epsilon."""
-    return max(1, *shape) * torch.finfo(dtype).eps
-
-
-def widen(tensor: Tensor) -> Tensor:
-    """Return the tensor in double precision, on the CPU where its device has none."""
-    if tensor.device.type == "mps":
-        return tensor.cpu().double()
-    return tensor.double()
-
-
-def require_finite(tensor: Tensor, name: str) -> None:
-    """Raise `NonFiniteError` if the tensor holds NaN or an infinity."""
-    if not bool(torch.isfinite(tensor).all()):
-        bad = int((~torch.isfinite(tensor)).sum())
-        raise NonFiniteError(
-            f"{name} must be finite, but {bad} of its {tensor.numel()} entries are NaN or infinite."
-            " Look for a diverged run, an overflow or missing values upstream."
-        )
-
-
 def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
     """Return the shortest x that minimises ‖a x − b‖, with the rank of `a`.
 
     Well-conditioned systems take the Gram matrix of the shorter side and a few steps of
     refinement on the true residual (corrected semi-normal equations); all others a singular
     value decomposition with an explicit cut-off, so that the answer does not depend on the
-    LAPACK driver.
+    LAPACK driver. Columns of different sizes are first brought to one size, so that the rank does
+    not depend on the units of a feature; the shortest x is that of the columns as given.
 
     Args:
         a: Matrix, shape `(m, n)`.
         b: Right-hand side, shape `(m,)` or `(m, k)`.
-        rtol: Singular values at or below `rtol` × the largest count as zero. Default:
-            `max(m, n)` × machine epsilon.
+        rtol: Singular values at or below `rtol` × the largest count as zero, columns of one size.
+            Default: `max(m, n)` × machine epsilon.
 
     Raises:
         ShapeError: If the shapes do not fit.
@@ -81,10 +60,8 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
         >>> fit.rank, [round(x, 12) for x in fit.solution.tolist()]
         (1, [0.5, 0.5])
     """
-    for name, tensor in (("matrix", a), ("right-hand side", b)):
-        if not isinstance(tensor, Tensor) or tensor.dtype not in (torch.float32, torch.float64):
-            kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise DtypeError(f"the {name} must be a float32 or float64 tensor, but is {kind}.")
+    for name, given in (("the matrix", a), ("the right-hand side", b)):
+        tensor(given, f"{name} of a least-squares problem", empty=True)
     if a.dtype != b.dtype:
         raise DtypeError(f"lstsq got a matrix of {a.dtype} and a right-hand side of {b.dtype}.")
     if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
@@ -92,10 +69,8 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
             "lstsq expects a matrix (m, n) and a right-hand side (m,) or (m, k), but got "
             f"{tuple(a.shape)} and {tuple(b.shape)}."
         )
-    if rtol is not None and not 0 <= rtol < 1:
-        raise InvalidInputError(f"rtol must be in [0, 1), but is {rtol!r}.")
-    require_finite(a, "the matrix of a least-squares problem")
-    require_finite(b, "the right-hand side of a least-squares problem")
+    if rtol is not None:
+        rtol = number(rtol, "rtol", low=0, high=1, high_open=True)
     rtol = default_rtol(*a.shape, dtype=a.dtype) if rtol is None else rtol
     rhs = b[:, None] if b.ndim == 1 else b
     size_a, size_b = _power_of_two(a), _power_of_two(rhs)
@@ -103,16 +78,57 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
         scaled = a.new_zeros(a.shape[1], rhs.shape[1])
         rank = 0 if 0 in a.shape or size_a == 0 else _by_svd(a / size_a, rhs, rtol)[1]
         return LeastSquares(scaled[:, 0] if b.ndim == 1 else scaled, rank, rtol)
-    unit_a, unit_b = a / size_a, rhs / size_b
-    fast = _semi_normal(unit_a, unit_b, rtol)
-    scaled, rank = (fast, min(a.shape)) if fast is not None else _by_svd(unit_a, unit_b, rtol)
-    solution = scaled * (size_b / size_a)
+    solution, rank = _scaled(a, rhs, size_a, size_b, rtol)
     if not bool(torch.isfinite(solution).all()):
         raise VelocityOverflowError(
             f"the least-squares solution overflows {a.dtype}. Use a wider dtype, or rescale the "
             "system."
         )
     return LeastSquares(solution[:, 0] if b.ndim == 1 else solution, rank, rtol)
+
+
+def _scaled(a: Tensor, b: Tensor, size_a: float, size_b: float, rtol: float) -> tuple[Tensor, int]:
+    """Return the shortest solution and the rank, given sizes of both sides as powers of two."""
+    unit_b, exponents = b / size_b, column_exponents(a)
+    tall = a.shape[0] >= a.shape[1]
+    if exponents is None or not tall:
+        fast = _semi_normal(a / size_a, unit_b, rtol)
+        if fast is not None:
+            return fast * (size_b / size_a), min(a.shape)
+    if exponents is None:
+        x, rank = _by_svd(a / size_a, unit_b, rtol)
+        return x * (size_b / size_a), rank
+    unit, shift = times_power(a, -exponents), math.log2(size_b) - exponents
+    if tall:
+        fast = _semi_normal(unit, unit_b, rtol)
+        x, rank = (fast, a.shape[1]) if fast is not None else _by_svd(unit, unit_b, rtol)
+        if rank == a.shape[1]:  # one solution only, whatever the metric
+            return times_power(x, shift[:, None]), rank
+    return _by_columns(unit, exponents, unit_b, shift, rtol)
+
+
+def _by_columns(
+    unit: Tensor, exponents: Tensor, b: Tensor, shift: Tensor, rtol: float
+) -> tuple[Tensor, int]:
+    """Return the shortest x with A x = b nearest, for A = `unit` · 2^e, and the rank of `unit`.
+
+    The largest independent columns are a basis B, and every other column is a combination
+    âᵢ = Σⱼ tᵢⱼ âⱼ of larger ones. With w = 2^e x the equation is w_B + Tᵀ w_N = z, where
+    Â_B z = b, and the shortest x has xᵢ = Σⱼ tᵢⱼ 2^{eᵢ − eⱼ} xⱼ outside of B, ratios ≤ 1. Hence
+    (I + TᵀM) w_B = z with the M of `graded`: rows there, columns here.
+    """
+    # Remainders of a pivoted QR carry the rounding of several windows: eight cut-offs, as there.
+    basis = GradedBasis.of(unit.mT, math.log(2) * exponents, 8 * rtol)
+    wide, columns = widen(b).to(basis.q.device), widen(unit).to(basis.q.device)[:, basis.inside]
+    z = torch.linalg.solve(basis.s.mT, basis.q.mT @ wide)
+    z = z + torch.linalg.solve(basis.s.mT, basis.q.mT @ (wide - columns @ z))
+    w = basis.solve(lambda w: z - w - basis.t.mT @ (basis.m @ w), start=z, adjoint=True)
+    e = exponents.to(basis.q.device)
+    ratio = torch.exp2(e[basis.outside, None] - e[None, basis.inside])
+    x = w.new_zeros(unit.shape[1], b.shape[1])
+    x[basis.inside] = times_power(w, shift.to(e.device)[basis.inside, None])
+    x[basis.outside] = (basis.t * ratio) @ x[basis.inside]
+    return x.to(b), len(basis.inside)
 
 
 def _power_of_two(x: Tensor) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from natgrad._checks import number, tensor
 from natgrad.linalg.lstsq import default_rtol, widen
 
 
@@ -57,6 +58,8 @@ def pivoted_qr(a: Tensor, *, rtol: float | None = None) -> PivotedQR:
     """
     import scipy.linalg  # here, to keep `import natgrad` light
 
+    tensor(a, "the matrix", shape=("m", "n"), empty=True)
+    rtol = None if rtol is None else number(rtol, "rtol", low=0)
     rtol = default_rtol(*a.shape, dtype=a.dtype) if rtol is None else rtol
     wide = widen(a)
     q, r, order = scipy.linalg.qr(wide.cpu().numpy(), mode="economic", pivoting=True)

@@ -1,0 +1,117 @@
+"""Options that nobody takes, and stopping rules that could never stop."""
+
+import pytest
+import torch
+
+import natgrad as ng
+from natgrad.errors import DtypeError, InvalidInputError
+from natgrad.flows import StepRule, constant
+
+X, Y = torch.eye(2).double(), torch.ones(2).double()
+ARGS = (ng.Bernoulli(), ng.Direct(), torch.zeros(2).double(), (X, Y))
+
+
+def run(caller, direction, **options):
+    if caller is ng.descend:
+        options["step"] = 0.1
+    return caller(direction, *ARGS, until=ng.steps_reached(2), **options)
+
+
+@pytest.mark.parametrize("caller", [ng.integrate, ng.descend])
+@pytest.mark.parametrize(
+    ("direction", "options", "phrase"),
+    [
+        (ng.euclidean, {"fisher_over": "nonsense"}, "euclidean has no option 'fisher_over'"),
+        (ng.euclidean, {"recrod": {}}, "Did you mean 'record'"),
+        (ng.natural, {"selektion": "min_norm"}, "Did you mean 'selection'"),
+        (ng.natural, {"dampening": 0.1}, "Did you mean 'damping'"),
+    ],
+)
+def test_unknown_options_are_refused(caller, direction, options, phrase):
+    with pytest.raises(InvalidInputError, match=phrase):
+        run(caller, direction, **options)
+
+
+def test_the_callers_own_options_are_offered():
+    with pytest.raises(InvalidInputError, match="Did you mean 'rtol'"):
+        run(ng.integrate, ng.euclidean, rtoll=1e-3)
+    with pytest.raises(InvalidInputError, match="Did you mean 'save_every'"):
+        run(ng.descend, ng.euclidean, save_evry=2)
+
+
+def test_a_custom_direction_keeps_its_options():
+    def mine(likelihood, parametrization, params, batch, *, gain=1.0):
+        return gain * ng.euclidean(likelihood, parametrization, params, batch)
+
+    assert run(ng.descend, mine, gain=2.0).steps == 2
+    with pytest.raises(InvalidInputError, match="Did you mean 'gain'"):
+        run(ng.descend, mine, gian=2.0)
+    with pytest.raises(DtypeError, match="direction must be a function"):
+        run(ng.descend, "natural")
+
+
+RULES = [
+    ng.loss_below,
+    ng.margin_above,
+    ng.time_reached,
+    ng.steps_reached,
+    ng.direction_settled,
+    ng.wall_clock,
+    constant,
+    StepRule,
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.__name__)
+@pytest.mark.parametrize(
+    "bad",
+    [float("nan"), float("inf"), None, "1", True, 1j, [], {}, object(), 10**400, torch.eye(2)],
+)
+def test_rules_check_their_numbers(rule, bad):
+    with pytest.raises(InvalidInputError):
+        rule(bad)
+
+
+def test_rules_join_rules():
+    with pytest.raises(DtypeError, match="stopping rule"):
+        ng.loss_below(1.0) | 3.0
+    with pytest.raises(DtypeError, match="stopping rule"):
+        ng.loss_below(1.0) & None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"until": None},
+        {"until": float("nan")},
+        {"rtol": float("nan")},
+        {"rtol": "1e-3"},
+        {"atol": float("nan")},
+        {"atol": -1.0},
+        {"max_evaluations": 0},
+        {"max_evaluations": 2.5},
+        {"log_time": 1},
+        {"method": None},
+        {"times": "now"},
+        {"times": [1.0, float("nan")]},
+        {"times": torch.tensor([1.0 + 1j])},
+        {"times": torch.tensor([0.0, 1.0]).to_sparse()},
+        {"record": 3},
+        {"record": {"a": 3}},
+        {"record": {3: len}},
+    ],
+    ids=str,
+)
+def test_arguments_of_integrate(options):
+    with pytest.raises(InvalidInputError):
+        ng.integrate(ng.natural, *ARGS, **{"until": 1.0, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"step": None}, {"step": float("nan")}, {"save_every": 0}, {"max_steps": -1}, {"record": 3}],
+    ids=str,
+)
+def test_arguments_of_descend(options):
+    with pytest.raises(InvalidInputError):
+        ng.descend(ng.natural, *ARGS, **{"step": 0.1, "until": 1.0, **options})

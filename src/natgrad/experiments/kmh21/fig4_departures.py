@@ -40,10 +40,10 @@ def departures(config: "Fig4", arrays: Arrays) -> Sequence[str]:
         f"{config.dim**0.5:.0f} times the scale. N > D is left out: no closed step exists there.",
         f"“L = 4 on par with L = 1”: from the start above, L = 4 reaches {mean('EGD L=4')} at "
         f"N = {few}, L = 1 {mean('EGD L=1')}. From Gaussian factors (panel D; data sets: "
-        f"{config.slow_seeds}) it has {_gaussian(config, arrays)}: behind the constant start everywhere, on "
-        "par with L = 1 at some N and not at others. Coordinates whose factors happen to start "
-        "large run ahead and separate the data, while true ones that start small are still near "
-        "the saddle and get no more gradient. More steps do not help from "
+        f"{config.slow_seeds}) it has {_gaussian(config, arrays)}: behind the constant start "
+        "everywhere, on par with L = 1 at some N and not at others. Coordinates whose factors "
+        "happen to start large run ahead and separate the data, while true ones that start small "
+        "are still near the saddle and get no more gradient. More steps do not help from "
         f"t = {config.until:g} on; at t = {config.until / 100:g} a small start with many data is "
         "still on its way, as the paper guesses.",
         f"“NGD fails to learn the sparse structure”: at N = {most} the {config.ones} largest |β| "

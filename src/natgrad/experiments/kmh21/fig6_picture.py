@@ -34,7 +34,10 @@ def picture(config: "Fig6", arrays: Arrays) -> Figure:
         bars(main, dodged(config.observations, -2, 7), values.T, label=label, **shape)
     main.set_ylim(0.42, 1.02)
     main.set_xlabel("")
-    main.legend(loc="lower right", fontsize=7.2, ncols=2, columnspacing=1.0, labelspacing=0.3)
+    main.legend(
+        loc="lower right", fontsize=6.8, ncols=2, columnspacing=0.6, labelspacing=0.3,
+        handlelength=1.6,
+    )  # fmt: skip
     letter(main, "A", "Depth helps from a constant start")
     below = figure.add_subplot(grid[2, 0])
     _depths(below, config, arrays)
@@ -58,12 +61,13 @@ def _depths(axes: Axes, config: "Fig6", arrays: Arrays) -> None:
     """Draw depths 2, 4 and 5 less depth 3, data set by data set: in A they cannot be told apart."""
     names, accuracy = arrays.coordinates["method"], arrays["accuracy"]
     three = accuracy[names.index("EGD L=3")]
-    for index, depth in enumerate((2, 4, 5)):
+    for index, depth in enumerate((2, 3, 4, 5)):
         gap = 100 * (accuracy[names.index(f"EGD L={depth}")] - three)
-        x = dodged(config.observations, index, 3, by=0.025)
+        x = dodged(config.observations, index, 4, by=0.02)
         bars(axes, x, gap.T, label=f"L = {depth}", **look(f"EGD L={depth}"))
-    axes.axhline(0, label="L = 3", **(look("EGD L=3") | {"marker": ""}))
     axes.axvline(config.dim, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set(xlabel="number of data N", ylabel="accuracy less\nthat of L = 3, %")
+    low, high = axes.get_ylim()
+    axes.set_ylim(low - 0.3 * (high - low), high)  # room for the legend
     axes.legend(loc="lower right", fontsize=7.2, ncols=4, columnspacing=1.0)
     letter(axes, "B", "Depths among themselves, data set by data set")

@@ -2,6 +2,8 @@
 
 # ruff: noqa: D103  (the statement beside each function says what it is)
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -9,8 +11,10 @@ from torch import Tensor
 
 from natgrad.directions import euclidean, natural
 from natgrad.flows import end_to_end, integrate
+from natgrad.flows.closed_forms import natural_logits
+from natgrad.flows.layers import Layers
 from natgrad.likelihoods import Bernoulli, Gaussian
-from natgrad.limits import max_margin, natural_flow
+from natgrad.limits import basis_pursuit, least_squares, max_margin, natural_flow
 from natgrad.parametrizations import DeepLinear, Diagonal, Direct, MatrixProduct
 from natgrad.verify.blh18_flows import layerwise
 from natgrad.verify.identity import cosine, counter, distance, identity, normal, separable
@@ -76,6 +80,137 @@ def depth_matters() -> float:
             finals.append(path.final.prod(0) - beta)
         gaps.append(1 - cosine(finals[0], finals[1]))
     return min(gaps)
+
+
+_PURSUITS = ((0, (3, 8)), (1, (5, 9)), (2, (4, 12)), (3, (6, 20)))  # seed and N < D
+
+
+def _scales(seed: int, d: int) -> tuple[Tensor, Tensor]:
+    """Return starts α of one size and of many."""
+    return torch.ones(d, dtype=torch.float64), torch.exp(0.5 * normal(seed + 5)(d))
+
+
+def _free(depth: int, scales: Tensor) -> Tensor:
+    """Return factors w₁ = 0 and the others α, coordinate by coordinate."""
+    w = scales.repeat(depth, 1)
+    w[0] = 0
+    return w
+
+
+def _shortest(batch: tuple[Tensor, Tensor], weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return b* = argmin Σ mⱼ|bⱼ| subject to Xb = y, and |xⱼ·ν̄|/mⱼ of its dual solution."""
+    x, y = batch
+    found = basis_pursuit(x / weights, y)
+    assert found.dual is not None
+    return found.solution / weights, ((x / weights).mT @ found.dual).abs()
+
+
+def _mirror_path(w: Tensor, batch: tuple[Tensor, Tensor], *times: float) -> Iterator[Tensor]:
+    """Yield β = φ(Xᵀν) with the logits of Theorem 4, by Newton's method: no equation integrated."""
+    x, y = batch
+    layers, v = Layers.of(w)
+    start, now = x @ w.prod(0), 1.0
+    for t in times:
+        while now < t:
+            now = min(4 * now, t)
+            v = _newton(x, layers, v, natural_logits(start, y, now))
+        yield layers.beta(v)
+
+
+def _newton(x: Tensor, layers: Layers, v: Tensor, goal: Tensor) -> Tensor:
+    """Return the layers moved along Xᵀν until the logits are `goal`, as far as digits reach."""
+    z, here = torch.zeros_like(v), v
+    miss = goal - x @ layers.beta(v)
+    share = 1.0
+    while share > 1e-9 and miss.norm() > 1e-14 * goal.norm():
+        step = x.mT @ torch.linalg.solve((x * layers.speed(here)) @ x.mT, miss)
+        share = 1.0
+        while share > 1e-9:
+            there = layers.advance(v, z + share * step)
+            left = goal - x @ layers.beta(there)
+            if left.norm() < miss.norm():  # never for the NaN past a pole
+                z, here, miss = z + share * step, there, left
+                break
+            share /= 2
+    return here
+
+
+@identity(
+    "natgrad/mirror",
+    "N < D: minimum-norm natural flow of diagonal networks is β = φ(Xᵀν), from ν alone (t = 20)",
+    source="not in the papers",
+    tolerance=1e-7,
+)
+def mirror() -> float:
+    worst = 0.0
+    for depth in (2, 3, 4):
+        for seed, shape in _PURSUITS[:2]:
+            batch = separable(seed, *shape)
+            for scales in _scales(seed, shape[1]):
+                w = _free(depth, scales)
+                args: Any = (natural, Bernoulli(), Diagonal(depth), w, batch)
+                path = integrate(*args, until=20.0, method="dop853", rtol=1e-8)
+                (beta,) = _mirror_path(w, batch, 20.0)
+                worst = max(worst, distance(beta, path.final.prod(0)))
+    return worst
+
+
+@identity(
+    "natgrad/shortest-l1",
+    "N < D, L = 3, 4: that flow tends to argmin Σ α^{2−L}|b|, Xb = y, one α or many (t = 1e12)",
+    source="not in the papers; docs/findings.md",
+    tolerance=1e-7,
+)
+def shortest_l1() -> float:
+    return max(_pursuit_gaps(1e12))
+
+
+def _pursuit_gaps(t: float) -> list[float]:
+    """Return distances of β(t)/t from the shortest weighted interpolant, L = 3 and 4."""
+    gaps = []
+    for depth in (3, 4):
+        for seed, shape in _PURSUITS:
+            batch = separable(seed, *shape)
+            for scales in _scales(seed, shape[1]):
+                shortest, _ = _shortest(batch, scales ** (2 - depth))
+                (beta,) = _mirror_path(_free(depth, scales), batch, t)
+                gaps.append(distance(beta / t, shortest))
+    return gaps
+
+
+@counter(
+    "natgrad/shortest-l1-counter",
+    "neither L = 1 nor, from many α, L = 3 and 4 need tend to the shortest unweighted interpolant",
+    source="not in the papers; another start, another depth",
+    exceeds=0.05,
+)
+def shortest_l1_counter() -> float:
+    gaps = torch.zeros(len(_PURSUITS), 3)
+    for seed, (n, d) in _PURSUITS:
+        batch, (one, many) = separable(seed, n, d), _scales(seed, d)
+        shortest, _ = _shortest(batch, one)
+        ends = [next(_mirror_path(_free(depth, many), batch, 1e12)) / 1e12 for depth in (3, 4)]
+        others = least_squares(*batch).solution, *ends
+        gaps[seed] = torch.tensor([distance(other, shortest) for other in others])
+    return float(gaps.amax(0).min())
+
+
+@identity(
+    "natgrad/shortest-l1-rates",
+    "the distance falls like 1/t at L = 3, 4; at L = 2 β off the support grows like t^|x·ν̄|",
+    source="not in the papers; docs/findings.md",
+    tolerance=0.02,
+)
+def shortest_l1_rates() -> float:
+    pairs = zip(_pursuit_gaps(1e11), _pursuit_gaps(1e12), strict=True)
+    worst = max(abs(math.log10(early / late) - 1) for early, late in pairs)
+    for seed, (n, d) in _PURSUITS:
+        batch, one = separable(seed, n, d), torch.ones(d, dtype=torch.float64)
+        shortest, slopes = _shortest(batch, one)
+        early, late = (beta.abs() for beta in _mirror_path(_free(2, one), batch, 1e20, 1e30))
+        off = shortest == 0
+        worst = max(worst, float((torch.log10(late / early) / 10 - slopes)[off].abs().max()))
+    return worst
 
 
 @identity(

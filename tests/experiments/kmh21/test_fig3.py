@@ -28,6 +28,16 @@ def test_claims_hold_at_the_smallest_size(arrays):
     ]
 
 
+def test_one_bad_start_breaks_the_formula(arrays):
+    config, whole = EXPERIMENT.presets["smoke"], arrays["formula_residual"].copy()
+    try:
+        arrays["formula_residual"][-1, -1] = 1e-6
+        (claim,) = [c for c in EXPERIMENT.claims(config, arrays) if c.id == "formula"]
+        assert not claim.satisfied
+    finally:
+        arrays["formula_residual"][...] = whole
+
+
 def test_picture_and_departures(arrays):
     config = EXPERIMENT.presets["smoke"]
     figure = EXPERIMENT.draw(config, arrays)

@@ -30,8 +30,21 @@ def test_claims_are_as_expected_at_the_smallest_size(found) -> None:
 def test_it_is_drawn_and_explained(found) -> None:
     with figures.style():
         figure = fig6.draw(*found)
-    assert len(figure.axes) == 5
+    assert len(figure.axes) == 6
+    letters = [axes.get_title(loc="left")[:1] for axes in figure.axes]
+    assert [mark for mark in letters if mark] == list("ABCD")
     assert "5-layer" in " ".join(fig6.departures(*found))
+
+
+def test_one_bad_data_set_is_enough_to_break_a_claim(found) -> None:
+    config, arrays = found
+    whole = arrays["gaussian"].copy()
+    try:
+        arrays["gaussian"][-1, -1, -1] = 1.0
+        (claim,) = [c for c in fig6.claims(config, arrays) if c.id == "gaussian-depth-5"]
+        assert not claim.satisfied
+    finally:
+        arrays["gaussian"][...] = whole
 
 
 @pytest.mark.parametrize(
@@ -39,7 +52,9 @@ def test_it_is_drawn_and_explained(found) -> None:
     [
         ({"dim": 55}, "must contain dim, few, many"),
         ({"few": 60}, "must lie between"),
-        ({"gaussian": (20,)}, "gaussian contain many"),
+        ({"sampled": (25,)}, "and sampled"),
+        ({"gaussian_seeds": 21}, "at most seeds"),
+        ({"gaussian_scales": ()}, "hold a number"),
         ({"depths": (1, 2), "scales": (0.1, 0.1)}, "must contain 1 to 5"),
         ({"seeds": 3}, "at most seeds"),
     ],

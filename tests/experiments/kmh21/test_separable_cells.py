@@ -1,7 +1,5 @@
 """Cells of Figures 4 and 6 against the library's general methods and against sampling."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -32,12 +30,19 @@ def test_accuracy_is_that_of_a_large_sample() -> None:
     assert float(found["share"]) == pytest.approx(float(beta[:2].norm() / beta.norm()))
 
 
+def test_true_features_among_the_largest_are_counted() -> None:
+    task = sparse_gaussian(5, 6, ones=2, seed=0)
+    rows = [[3.0, -2.0, 1, 0, 0, 0], [3.0, 1, 0, -2, 0, 0], [0, 0, 1, -2, 0, 0]]
+    assert cells.scores(task, torch.tensor(rows).double())["named"].tolist() == [1.0, 0.5, 0.0]
+
+
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_gradient_flow_is_the_loop_in_small_steps(depth: int) -> None:
-    loops = [variants.loop(variants.Loop(TALL, depth, 0.3, h, round(20 / h))) for h in (1.0, 0.1)]
-    errors = [math.acos(min(1.0, float(loop["cosine"]))) for loop in loops]
-    assert errors[1] < 5e-3
-    assert errors[1] < 0.5 * errors[0]  # the loop tends to the flow
+    loops = [variants.loop(variants.Loop(TALL, depth, 0.3, h, round(20 / h))) for h in (0.4, 0.1)]
+    rough, fine = (float(loop["distance_half"]) for loop in loops)
+    assert fine < 0.35 * rough  # the loop's error is of first order in its step
+    assert all(float(loop["distance"]) < 5e-3 for loop in loops)
+    assert float(loops[0]["distance"]) < 0.5 * rough
 
 
 def test_flows_are_looked_at_when_asked() -> None:
@@ -130,14 +135,18 @@ def test_logits_over_time_tend_to_labels() -> None:
 
 
 def test_overshooting_steps_are_those_of_natural_descent() -> None:
-    config = variants.Overshoot(WIDE, scale=0.5, step=0.3, steps=7)
+    scales = (0.5, 2.0)
+    found = variants.overshoot(variants.Overshoot(WIDE, scales=scales, step=0.3, steps=7))
     task = WIDE.data()
     generator = torch.Generator().manual_seed(40_000 + WIDE.seed)
-    start = 0.5 * torch.randn(20, dtype=torch.float64, generator=generator)
-    given = (natural, Bernoulli(), Direct(), start, task.batch)
-    truth = descend(*given, step=0.3, until=steps_reached(7)).final
-    found = float(variants.overshoot(config)["descent"])
-    assert found == pytest.approx(float(cells.scores(task, truth)["accuracy"]), abs=1e-7)
+    normal = torch.randn(20, dtype=torch.float64, generator=generator)
+    for index, scale in enumerate(scales):
+        given = (natural, Bernoulli(), Direct(), scale * normal, task.batch)
+        steps = descend(*given, step=0.3, until=steps_reached(7)).final
+        flow = integrate(*given, until=2.1, rtol=1e-9).final
+        for name, truth in (("descent", steps), ("flow", flow)):
+            accuracy = float(cells.scores(task, truth)["accuracy"])
+            assert float(found[name][index]) == pytest.approx(accuracy, abs=1e-7)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])

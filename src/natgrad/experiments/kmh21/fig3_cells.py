@@ -65,6 +65,7 @@ def responses(config: ResponseConfig) -> dict[str, npt.NDArray[Any]]:
                 _formula(beta, middle, config.depth, config.natural_step),
             )
         ),
+        "condition": np.asarray(float(torch.linalg.cond(beta))),
     }
 
 

@@ -47,17 +47,16 @@ class Fig4:
     seeds: int = 10
     """Number of data sets."""
     few: int = 500
-    """N < D of the panels on logits, stopping time, depth and initial scale."""
+    """N < D of the panels on logits, stopping time, depth and the scale of constant starts."""
     path: tuple[int, ...] = (1250, 1500, 2000, 2500)
     """N > D at which natural flow is followed from t = 0 and compared with the linear program."""
     slow_seeds: int = 5
     """Data sets for the slower variants: Gaussian starts, and NGD in depth."""
-    gaussian: tuple[int, ...] = (250, 500, 1000)
-    """N of EGD at L = 4 from a Gaussian start."""
-    gaussian_scale: float = 0.1
-    """Standard deviation of that start."""
-    overshoot_scale: float = 0.3
-    """Standard deviation of β at the start of NGD with Euler steps."""
+    gaussian_scales: tuple[float, ...] = (0.1, 0.3, 1.0)
+    """Standard deviations of the factors at the start of EGD at L = 4, at every N."""
+    overshoot_scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 1.0)
+    """Standard deviations of β at the start of NGD with Euler steps, at every N ≤ D; claims are
+    made at 0.03, at 0.1 and from 0.2 on."""
     overshoot_step: float = 0.1
     """Length of those steps."""
     late: float = 1e12
@@ -75,17 +74,21 @@ class Fig4:
 
     def __post_init__(self) -> None:
         """Refuse sizes that leave a claim without a number."""
-        needed = {self.dim, self.few, *self.path, *self.gaussian}
+        needed = {self.dim, self.few, *self.path}
         if not needed <= set(self.observations):
             raise InvalidInputError(
-                f"observations must contain dim, few, path and gaussian, at which claims are made "
+                f"observations must contain dim, few and path, at which claims are made "
                 f"({sorted(needed)}), but are {self.observations}."
             )
-        below = [n for n in self.gaussian if n <= self.dim]
-        if not (self.few < self.dim and self.path and min(self.path) > self.dim and below):
+        if not (self.few < self.dim and self.path and min(self.path) > self.dim):
             raise InvalidInputError(
-                f"few must be below dim, path above it, and one of gaussian at most dim, but few = "
-                f"{self.few}, path = {self.path}, gaussian = {self.gaussian}, dim = {self.dim}."
+                f"few must be below dim and path above it, but few = {self.few}, path = "
+                f"{self.path}, dim = {self.dim}."
+            )
+        if not {0.03, 0.1, 0.3} <= set(self.overshoot_scales) or not self.gaussian_scales:
+            raise InvalidInputError(
+                "overshoot_scales must contain 0.03, 0.1 and 0.3, and gaussian_scales one number, "
+                f"but got {self.overshoot_scales} and {self.gaussian_scales}."
             )
         if not 1 <= self.until <= self.late:
             raise InvalidInputError(
@@ -113,17 +116,23 @@ def late_times(config: Fig4) -> tuple[float, ...]:
     return tuple(sorted(times | {config.until}))
 
 
+def gaussian_times(config: Fig4) -> tuple[float, float, float]:
+    """Return when flows from Gaussian factors are looked at: early, at `until`, and late."""
+    return config.until / 100, config.until, 100 * config.until
+
+
 def variant_cells(config: Fig4) -> dict[Key, Cell]:
     """Return the cells of the second and third rows; slow ones first."""
     out: dict[Key, Cell] = {}
     scale = dict(zip(config.depths, config.scales, strict=True))
     slow, seeds = range(config.slow_seeds), range(config.seeds)
-    for n in sorted(config.gaussian, reverse=True):
-        for seed in slow:
-            times = (config.until / 100, config.until)
-            one = task(config, n, seed)
-            start = cells.Euclidean(one, 4, config.gaussian_scale, times, "gaussian")
-            out["gaussian", n, seed] = Cell(cells.euclidean_flow, start, f"Gaussian, N={n}, {seed}")
+    for n in sorted(config.observations, reverse=True):
+        for alpha in config.gaussian_scales:
+            for seed in slow:
+                one = task(config, n, seed)
+                start = cells.Euclidean(one, 4, alpha, gaussian_times(config), "gaussian")
+                name = f"Gaussian, α={alpha:g}, N={n}, {seed}"
+                out["gaussian", alpha, n, seed] = Cell(cells.euclidean_flow, start, name)
     for seed in slow:
         few = task(config, config.few, seed)
         for depth in (1, 2, 3, 4):
@@ -139,9 +148,9 @@ def variant_cells(config: Fig4) -> dict[Key, Cell]:
                 rich = cells.Euclidean(few, depth, alpha, (1e15,), loss=1 / config.until)
                 out["alpha", depth, alpha, seed] = Cell(cells.euclidean_flow, rich, f"α={alpha:g}")
         out["margins", seed] = Cell(cells.margins, cells.Margins(few), f"margins, {seed}")
-        for n in below(config):
+        for n in up_to_dim(config):
             leap = variants.Overshoot(
-                task(config, n, seed), config.overshoot_scale, config.overshoot_step, 2000
+                task(config, n, seed), config.overshoot_scales, config.overshoot_step, 2000
             )
             out["overshoot", n, seed] = Cell(variants.overshoot, leap, f"overshoot, N={n}")
         for ratio in config.ratios:
@@ -163,9 +172,9 @@ def loop_cells(config: Fig4) -> dict[Key, Cell]:
     return out
 
 
-def below(config: Fig4) -> list[int]:
-    """Return the numbers of data below D."""
-    return [n for n in config.observations if n < config.dim]
+def up_to_dim(config: Fig4) -> list[int]:
+    """Return the numbers of data up to D."""
+    return [n for n in config.observations if n <= config.dim]
 
 
 def compute(config: Fig4, sweep: Sweep) -> Arrays:
@@ -177,15 +186,16 @@ def compute(config: Fig4, sweep: Sweep) -> Arrays:
     for depth in config.depths:
         for seed in range(config.seeds):
             late = found["late", depth, seed]
-            at = {name: late[name][now] for name in ("accuracy", "share")}
+            at = {name: late[name][now] for name in ("accuracy", "share", "named")}
             found[f"EGD L={depth}", config.few, seed] = at | {"seconds": late["seconds"]}
     arrays = curve_arrays(
         config,
         found,
         depth=config.depths,
-        few_n=below(config),
-        gaussian_n=config.gaussian,
-        gaussian_time=[config.until / 100, config.until],
+        up_to_n=up_to_dim(config),
+        overshoot_scale=config.overshoot_scales,
+        gaussian_scale=config.gaussian_scales,
+        gaussian_time=gaussian_times(config),
         path_n=config.path,
         slow_seed=list(range(config.slow_seeds)),
         natural_depth=[1, 2, 3, 4],
@@ -209,13 +219,15 @@ def _variants(config: Fig4, found: Mapping[Key, Result], arrays: Arrays) -> None
     def add(name: str, quantity: str, keys: tuple[Any, ...], *dims: str, last: bool = True) -> None:
         arrays.add(name, grid(found, quantity, *keys, last=last)[0], *dims)
 
-    started = (["gaussian"], config.gaussian, slow)
-    add("gaussian", "accuracy", started, "gaussian_n", "slow_seed", "gaussian_time", last=False)
+    started = (["gaussian"], config.gaussian_scales, config.observations, slow)
+    dims = ("gaussian_scale", "n", "slow_seed")
+    add("gaussian", "accuracy", started, *dims, "gaussian_time", last=False)
     for quantity in ("stuck", "stuck_speed"):
-        add(f"gaussian_{quantity}", quantity, started, "gaussian_n", "slow_seed")
+        add(f"gaussian_{quantity}", quantity, started, *dims)
     for quantity in ("descent", "flow", "spread"):
-        keys = (["overshoot"], below(config), seeds)
-        add(f"overshoot_{quantity}", quantity, keys, "few_n", "seed")
+        keys = (["overshoot"], up_to_dim(config), seeds)
+        dims = ("up_to_n", "seed", "overshoot_scale")
+        add(f"overshoot_{quantity}", quantity, keys, *dims, last=False)
     late = (["late"], config.depths, seeds)
     add("late", "accuracy", late, "depth", "seed", "late_time", last=False)
     deep = (["depth"], [1, 2, 3, 4], slow)
@@ -237,7 +249,7 @@ def _costs(config: Fig4, found: Mapping[Key, Result], arrays: Arrays) -> None:
     """Add what the paper's loop would cost, what we spent, and the check of the population."""
     keys = (["loop"], config.depths, config.observations)
     arrays.add("step_seconds", grid(found, "step_seconds", *keys)[0], "depth", "n")
-    arrays.add("loop_cosine", grid(found, "cosine", *keys)[0], "depth", "n")
+    arrays.add("loop_distance", grid(found, "distance", *keys)[0], "depth", "n")
     twice = {(f"EGD L={depth}", config.few) for depth in config.depths}  # counted as "late"
     spent = [
         float(result["seconds"])
@@ -261,7 +273,7 @@ _QUICK = Fig4(
     seeds=3,
     path=(1500,),
     slow_seeds=1,
-    gaussian=(250, 500),
+    overshoot_scales=(0.03, 0.1, 0.2, 0.3, 1.0),
     alphas=(1e-2, 0.1, 0.3, 1.0, 3.0),
     ratios=(0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0),
     loop_steps=50,
@@ -274,7 +286,8 @@ _SMOKE = Fig4(
     few=40,
     path=(90,),
     slow_seeds=1,
-    gaussian=(40,),
+    gaussian_scales=(0.1, 1.0),
+    overshoot_scales=(0.03, 0.1, 0.3),
     late=1e4,
     until=1e3,
     alphas=(0.1, 1.0),
@@ -290,7 +303,7 @@ EXPERIMENT = register(
         title="Depth lets EGD generalise from few data; NGD interpolates and dips at N = D",
         source="[KMH21] Figure 4",
         presets={"smoke": _SMOKE, "quick": _QUICK, "paper": Fig4()},
-        minutes={"smoke": 0.2, "quick": 1.5, "paper": 7.5},
+        minutes={"smoke": 0.2, "quick": 2, "paper": 12},
         compute=compute,
         claims=claims,
         draw=draw,

@@ -121,6 +121,17 @@ def _structure(config: "Fig4", arrays: Arrays) -> list[Claim]:
             bound=0.0,
             presets=_BOTH,
         ),
+        Claim(
+            id="paper-structure",
+            statement=f"“NGD fails to learn the sparse structure”, N = {most}: true features among "
+            f"the {config.ones} largest |β| of NGD, as a share, least over data sets",
+            source="[KMH21] Figure 4, right; §3.1: “unable to identify”",
+            **over_seeds(Table(arrays, "named")(NGD, most), "min"),
+            relation="<",
+            bound=1.0,
+            presets=_BOTH,
+            expected=False,
+        ),
     ]
 
 

@@ -42,16 +42,22 @@ class Task:
 
 
 def scores(task: Separable, beta: Tensor) -> dict[str, npt.NDArray[Any]]:
-    """Return test accuracy, and the share of ‖β‖₂ on the true coordinates, of separators `(…, d)`.
+    """Return test accuracy of separators `(…, d)`, and what they say of the true coordinates.
+
+    `share` is theirs of ‖β‖₂; `named` is how many of them are among the largest |β|, as many as
+    there are true ones, over their number.
 
     Example:
         >>> task = sparse_gaussian(5, 2, ones=1, seed=0)
-        >>> scores(task, torch.tensor([3.0, 4.0], dtype=torch.float64))["share"]
-        array(0.6)
+        >>> found = scores(task, torch.tensor([3.0, 4.0], dtype=torch.float64))
+        >>> float(found["share"]), float(found["named"])
+        (0.6, 0.0)
     """
     true = task.beta != 0
     share = beta[..., true].norm(dim=-1) / beta.norm(dim=-1)
-    return {"accuracy": gaussian_accuracy(beta, task.beta).numpy(), "share": share.numpy()}
+    named = true[beta.abs().topk(int(true.sum()), dim=-1).indices].double().mean(-1)
+    accuracy = gaussian_accuracy(beta, task.beta)
+    return {"accuracy": accuracy.numpy(), "share": share.numpy(), "named": named.numpy()}
 
 
 def timed(results: Mapping[str, npt.ArrayLike], began: float) -> Result:

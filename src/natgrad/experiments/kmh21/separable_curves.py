@@ -123,7 +123,7 @@ def curve_arrays(config: Sizes, found: Mapping[Key, Result], **more: Any) -> Arr
         logit_time=LOGIT_TIMES,
         **more,
     )
-    for quantity in ("accuracy", "share", "seconds"):
+    for quantity in ("accuracy", "share", "named", "seconds"):
         values = grid(found, quantity, names, many, seeds)
         arrays.add(quantity if quantity != "seconds" else "cell_seconds", values, "method", "n",
                    "seed")  # fmt: skip

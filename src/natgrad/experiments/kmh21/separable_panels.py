@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 
 from natgrad.experiments.kmh21.separable_curves import NGD, POPULATION
@@ -24,12 +25,27 @@ def percent(axes: Axes, low: float, high: float) -> None:
     axes.set_ylim(low, high)
 
 
-def curves(axes: Axes, arrays: Arrays, dim: int) -> None:
-    """Draw accuracy against the number of data."""
-    observations = arrays.coordinates["n"]
-    for index, method in enumerate(arrays.coordinates["method"]):
+def bars(axes: Axes, x: npt.ArrayLike, values: npt.NDArray[np.float64], **options: Any) -> None:
+    """Draw the mean of all seeds, rows of `values`, with thin bars of one standard deviation."""
+    spread = values.std(axis=0, ddof=1) if len(values) > 1 else None
+    axes.errorbar(x, values.mean(axis=0), yerr=spread, elinewidth=0.6, **options)
+
+
+def dodged(x: npt.ArrayLike, index: int, count: int, by: float = 0.012) -> npt.NDArray[np.float64]:
+    """Return positions moved by a share of themselves, so that bars stand side by side."""
+    return np.asarray(x, dtype=np.float64) * (1 + by * (index - (count - 1) / 2))
+
+
+def curves(axes: Axes, arrays: Arrays, dim: int, *, thin: bool = False) -> None:
+    """Draw accuracy against the number of data; thin bars hide less than bands do."""
+    observations, methods = arrays.coordinates["n"], arrays.coordinates["method"]
+    for index, method in enumerate(methods):
         name = {NGD: "NGD, sample Fisher", POPULATION: "NGD, population Fisher"}.get(method, method)
-        band(axes, observations, arrays["accuracy"][index].T, label=name, **look(method))
+        values, shape = arrays["accuracy"][index].T, look(method) | {"label": name}
+        if thin:
+            bars(axes, dodged(observations, index, len(methods)), values, **shape)
+        else:
+            band(axes, observations, values, **shape)
     axes.axvline(dim, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.annotate(
         "N = D", (dim, 0.485), xytext=(3, 2), textcoords="offset points", fontsize=8, color=INK

@@ -505,14 +505,6 @@ def test_the_damping_stays_above_a_part_of_the_fishers_scale(size):
     assert 0.9 < optimizer.statistics.damping / (0.01 * scale) < 2
 
 
-def test_the_published_method_does_not_sample_what_the_likelihood_knows():
-    criterion, model = Gaussian(), seeded(lambda: mlp(3, 5, 2))
-    optimizer = NGD.published(model, criterion)
-    train(optimizer, criterion, randn(8, 3, seed=1), randn(8, 2, seed=2), 1)
-    *_, (_, errors) = factors_of(optimizer).values()
-    assert_near(errors, torch.eye(2, dtype=F64), 0.0)
-
-
 @pytest.mark.parametrize("n", [1, 8])
 @pytest.mark.parametrize("make", [NGD.published, lambda *args, **o: NGD(*args, damping=0.1, **o)])
 def test_a_step_into_nan_is_undone_whatever_the_rule_keeps(make, n):

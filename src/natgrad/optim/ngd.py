@@ -177,10 +177,10 @@ class NGD(torch.optim.Optimizer):
     ) -> Self:
         """Return the method of [BLH18] §5: (20) and (21) at every step, and nothing more.
 
-        Factors of each batch alone, errors sampled `samples` times, √λ on both factors, an equal
-        share of 1/L for every layer. The last layer's Λ̃, which is the likelihood's own Fisher, is
-        not sampled (docs/optimizer.md). Two corrections: the predicted decrease of (21) has the
-        sign of a decrease and counts α once, and λ has a floor, without which it runs away.
+        Factors of each batch alone, every Λ̃ from errors sampled `samples` times, √λ on both
+        factors, an equal share of 1/L for every layer. Two corrections: the predicted decrease of
+        (21) has the sign of a decrease and counts α once, and λ has a floor, without which it runs
+        away. `known_output` does not sample the last Λ̃.
 
         Args:
             model: The model.
@@ -188,14 +188,17 @@ class NGD(torch.optim.Optimizer):
             lr: α.
             damping: λ at the start.
             floor: Smallest λ; default 1e-8 in single and 1e-10 in double precision.
-            samples: K.
+            samples: K; to pass `factors`, name K there.
             **options: Passed on, `factors` and `reduction` for example.
+
+        Raises:
+            InvalidInputError: If both `samples` and `factors` are given.
 
         Example:
             >>> import natgrad as ng
             >>> optimizer = NGD.published(torch.nn.Linear(2, 1), ng.Gaussian())
-            >>> optimizer.damping.split, optimizer.factors.memory, optimizer.refresh_every
-            ('equal', 0.0, 1)
+            >>> optimizer.damping.split, optimizer.factors.memory, optimizer.factors.exact_output
+            ('equal', 0.0, False)
         """
         double = trainable(model, likelihood)[0].dtype == torch.float64
         refuse_unknown(options, ["samples", *inspect.signature(cls).parameters], "NGD.published")
@@ -215,10 +218,34 @@ class NGD(torch.optim.Optimizer):
             "momentum": 0.0,
             "step_length": EqualShare(),
             "damping": rule,
-            "factors": Factors(samples=samples, memory=0.0),
+            "factors": Factors(samples=samples, memory=0.0, exact_output=False),
             "refresh": 1,
         }
         return cls(model, likelihood, lr=lr, **(defaults | options))
+
+    @classmethod
+    def known_output(
+        cls, model: Module, likelihood: Likelihood, *, samples: int = 1, **options: Any
+    ) -> Self:
+        """Return `published`, but with the last layer's Λ̃ in closed form instead of sampled.
+
+        That factor is the likelihood's own Fisher, with which (14) begins. Sampled, it is the
+        noisiest of all where a network has many outputs; docs/optimizer.md has numbers.
+
+        Args:
+            model: The model.
+            likelihood: The likelihood.
+            samples: K, for the other layers.
+            **options: Those of `published`.
+
+        Example:
+            >>> import natgrad as ng
+            >>> NGD.known_output(torch.nn.Linear(2, 1), ng.Gaussian()).factors.exact_output
+            True
+        """
+        if "factors" not in options:
+            options["factors"], samples = Factors(samples=samples, memory=0.0), 1
+        return cls.published(model, likelihood, samples=samples, **options)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

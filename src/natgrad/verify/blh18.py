@@ -7,6 +7,7 @@ from natgrad import reference
 from natgrad.directions import LayerShares, euclidean, natural
 from natgrad.fisher import Fisher
 from natgrad.likelihoods import Gaussian
+from natgrad.linalg.randomized import randomized_pinv
 from natgrad.parametrizations import DeepLinear
 from natgrad.parametrizations.base import flatten
 from natgrad.parametrizations.products import multiply
@@ -166,6 +167,27 @@ def bottleneck_velocity() -> float:
         p_b = root_in @ torch.linalg.pinv(x, rtol=1e-10) @ x @ inverse_in
         total = total + p_a @ optimum @ p_b / s.depth
     return distance(s.network.push(s.w, tuple(v)), total)
+
+
+@identity(
+    "blh18/randomized-svd",
+    "bottleneck: pseudo-inverses in (10) by randomised SVDs of the covariances' small ranks are "
+    "those of dense ones",
+    source="[BLH18] §7",
+    tolerance=1e-9,
+)
+def randomized() -> float:
+    widths = (40, 30, 3, 20, 40)
+    s = _Setting(widths, n=100)
+    errors, inputs = s.covariances()
+    dense = layerwise_direction(s.descent(), errors, inputs, rtol=1e-10)
+    pairs = []
+    for i, (g, e, b, v) in enumerate(zip(s.descent(), errors, inputs, dense, strict=True)):
+        ahead, behind = min(widths[i + 1 :]), min(widths[: i + 1])
+        left = randomized_pinv(e, ahead, rtol=1e-10)
+        right = randomized_pinv(b, behind, rtol=1e-10)
+        pairs.append((left @ g @ right / s.depth, v))
+    return _worst(pairs)
 
 
 def _symmetric_root(a: Tensor) -> Tensor:

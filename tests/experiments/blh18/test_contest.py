@@ -1,6 +1,7 @@
 """Training in turn: steps against updates by hand, what is recorded, and networks that diverge."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -129,3 +130,21 @@ def test_a_refused_step_ends_the_training_of_one_contestant() -> None:
     found = run(entered, data(), data(), seed=0)["test"]
     assert np.isinf(found[0, 1:]).all()
     assert found[1, -1] < found[1, 0]
+
+
+def test_with_threads_of_its_own_the_clock_is_the_one_on_the_wall() -> None:
+    before, seen = torch.get_num_threads(), []
+
+    def nap(x, y):
+        seen.append(torch.get_num_threads())
+        time.sleep(0.02)
+
+    model = linear_network(start())
+    entered = [
+        Contestant(model, nap, batch=30, passes=1, every=60, threads=threads)
+        for threads in (None, before + 1)
+    ]
+    found = run(entered, data(), data(), seed=0)["seconds"][:, -1]
+    assert found[0] < 0.02 <= found[1] / 2
+    assert seen == [before] * 2 + [before + 1] * 2
+    assert torch.get_num_threads() == before

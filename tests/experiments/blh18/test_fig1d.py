@@ -12,16 +12,18 @@ from natgrad.errors import InvalidInputError
 from natgrad.experiments.blh18 import fig1d
 from natgrad.experiments.blh18.autoencoder_cells import (
     DEFAULT,
-    Costs,
     Entry,
+    Race,
     Trial,
+    WallRace,
     autoencoder,
-    costs,
     images,
+    race,
+    race_on_all_cores,
     trial,
     widths,
 )
-from natgrad.experiments.blh18.fig1d_claims import Curves, sooner_on_all_cores
+from natgrad.experiments.blh18.fig1d_claims import Curves
 from natgrad.lab import figures
 from natgrad.lab.arrays import Arrays
 
@@ -46,7 +48,7 @@ def test_every_claim_is_as_expected(found) -> None:
 
 def test_all_methods_start_from_the_same_weights(found) -> None:
     _, arrays = found
-    for name in ("test", "glorot_test"):
+    for name in ("test", "glorot_test", "wall_test"):
         assert len(set(arrays[name][0, :, 0].tolist())) == 1
 
 
@@ -111,28 +113,53 @@ def test_times_until_the_mark_by_hand() -> None:
     assert curves.seconds("SGD").tolist() == [30]
     assert curves.sooner(DEFAULT).tolist() == [7.5]
     assert curves.until(DEFAULT).tolist() == [1]
+    assert curves.fewer(DEFAULT).tolist() == [3]
     assert curves.last(DEFAULT).tolist() == [1]
     assert np.isinf(never_there(arrays).seconds(DEFAULT)).all()
 
 
-def test_leads_on_all_cores_by_hand() -> None:
-    arrays = Arrays(method=["SGD", DEFAULT], glorot_method=["SGD", DEFAULT])
-    arrays.add("examples", [[0, 400, 800], [0, 600, 1200]], "method", "point")
-    arrays.add("test", [[[9, 5, 3], [9, 4, 2]]], "seed", "method", "point")
-    arrays.add("seconds", np.zeros((1, 2, 3)), "seed", "method", "point")
-    arrays.add("step_seconds", [[0.5, 9.0], [0.8, 2.0]], "threads", "glorot_method")
-    config = fig1d.Autoencoder(batch=20, default_batch=300)
-    # SGD: 40 steps, faster on one thread; NGD: 4 steps, faster on all.
-    assert sooner_on_all_cores(config, arrays, DEFAULT).tolist() == [40 * 0.5 / (4 * 2.0)]
+def test_leads_are_those_of_the_worst_seed_and_of_their_own_race() -> None:
+    config = fig1d.EXPERIMENT.presets["smoke"]
+    arrays = by_hand(published=(2.0, 5.0), wall=(3.0, 9.0))
+    claims = {claim.id: claim for claim in fig1d.claims(config, arrays)}
+    assert claims["published-core"].value == 30 / 5.0
+    assert claims["published"].value == 30 / 9.0
+    assert claims["examples"].value == 3
+    assert claims["published"].source == "[BLH18] Figure 1D, bottom"
 
 
-def test_timing_leaves_the_threads_as_they_were() -> None:
+def by_hand(published, wall) -> Arrays:
+    """Return curves of two seeds that all meet the mark at their first point."""
+    arrays = Arrays(first_order=["SGD"])
+    for prefix, methods, spent in (
+        ("", fig1d.METHODS, published),
+        ("glorot_", fig1d.GLOROT, published),
+        ("wall_", fig1d.WALL, wall),
+    ):
+        arrays.coordinates[f"{prefix}method"] = list(methods)
+        axes = (f"{prefix}seed", f"{prefix}method", f"{prefix}point")
+        others = len(methods) - 1
+        seconds = [[[0, 10, 20, 30]] + [[0, s, 20, 30]] * others for s in spent]
+        arrays.add(f"{prefix}examples", [[0, 1, 2, 3]] * len(methods), *axes[1:])
+        arrays.add(f"{prefix}test", [[[9, 5, 4, 3]] + [[9, 3, 2, 1]] * others] * 2, *axes)
+        arrays.add(f"{prefix}seconds", seconds, *axes)
+    arrays.add("rate", [0.04], "first_order")
+    arrays.add("cores", 2)
+    return arrays
+
+
+def test_a_race_on_all_cores_is_the_race_by_another_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
+    monkeypatch.setattr("natgrad.experiments.blh18.autoencoder_cells.cores", lambda: before)
     entries = (Entry("SGD", 20, 0.01, 1), Entry(DEFAULT, 50, 1.0, 1))
-    found = costs(Costs("digits", 200, (100,), entries, turn=100, turns=2))
+    given = Race("digits", 200, (100,), "uniform", entries, every=100, seed=0)
+    found = race_on_all_cores(WallRace(given, trial=100))
     assert torch.get_num_threads() == before
-    assert found["seconds"].shape == (2, 2)
-    assert (found["seconds"] > 0).all()
+    assert int(found["cores"]) == before
+    assert set(found["threads"].tolist()) <= {1, before}
+    assert (np.nanmax(found["seconds"], axis=1) > 0).all()
+    if before == 1:
+        assert np.array_equal(found["test"], race(given)["test"], equal_nan=True)
 
 
 def never_there(arrays: Arrays) -> Curves:

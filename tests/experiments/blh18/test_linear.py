@@ -9,8 +9,8 @@ import pytest
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.blh18 import fig1a, fig1b, fig1c
 from natgrad.experiments.blh18.linear import METHODS, DeepLinear
-from natgrad.experiments.blh18.linear_cells import BEST, Decay, decay
-from natgrad.experiments.blh18.linear_claims import Curves, slopes
+from natgrad.experiments.blh18.linear_cells import BEST, PUBLISHED, Decay, decay
+from natgrad.experiments.blh18.linear_claims import Curves, arrives, slopes
 from natgrad.lab import figures
 from natgrad.lab.arrays import Arrays
 
@@ -47,7 +47,8 @@ def test_it_draws_and_explains(found) -> None:
     with figures.style():
         files = figures.render(experiment.draw(config, arrays))
     assert set(files) == {"figure.png", "figure.pdf", "figure.svg"}
-    assert all("nan" not in sentence for sentence in experiment.departures(config, arrays))
+    words = " ".join(experiment.departures(config, arrays)).split()
+    assert not {"nan", "inf"} & set(words)
 
 
 def made(errors, seconds):
@@ -72,6 +73,42 @@ def test_arrivals_by_hand() -> None:
     assert curves.lead(BEST).tolist() == [4.0, 0.0]
     assert curves.after("SGD", 0.5).tolist() == pytest.approx([3.0, 3.0])
     assert curves.after("SGD", 99).tolist() == pytest.approx([2.0, 1.1])
+
+
+def test_arrivals_in_words() -> None:
+    curves = made(
+        [[[9, 3, 2], [9, 1.05, 1]], [[9, 3, 4], [9, 1.0, 1]]],
+        [[[0, 2, 4], [0, 1, 2]], [[0, 2, 4], [0, 1, 2]]],
+    )
+    assert arrives(curves, BEST) == "arrives after 0.5 passes and 1 s (median)"
+    assert arrives(curves, "SGD") == "is at 3 × the floor after all 1 passes (median)"
+    lost = made([[[9, math.inf, math.inf], [9, 1, 1]]] * 2, np.ones((2, 2, 3)))
+    assert arrives(lost, "SGD") == "diverges (median)"
+
+
+@pytest.mark.parametrize("figure", [fig1a, fig1c])
+def test_every_seed_counts(figure) -> None:
+    """SGD by its best seed, natural gradients by their worst, also if that never arrives."""
+    errors = np.full((2, len(METHODS), 3), 1e-6)
+    errors[:, METHODS.index("SGD")] = 1e-6 * np.array([[9, 5, 3], [9, 5, 1.05]])
+    errors[1, METHODS.index(PUBLISHED)] = 9e-6
+    arrays = Arrays(method=METHODS, first_order=["SGD"])
+    arrays.add("examples", [0, 2000, 500_000], "point")
+    arrays.add("test", errors, "seed", "method", "point")
+    arrays.add("seconds", np.ones_like(errors), "seed", "method", "point")
+    arrays.add("excess", np.exp(-np.ones((2, 1)) * np.arange(9)), "seed", "step")
+    arrays.add("rate", [0.1], "first_order")
+    experiment = figure.EXPERIMENT
+    found = {c.id: c for c in experiment.claims(experiment.presets["paper"], arrays)}
+    assert found["sgd"].value == pytest.approx(1.05)
+    assert found["sgd"].expected == (figure is fig1a)
+    assert (found["published"].value, found["published"].sd) == (math.inf, None)
+    assert found["best"].value == 0
+
+
+def test_rates_are_tried_on_every_problem_that_is_raced(found) -> None:
+    _, config, arrays = found
+    assert arrays["tuning_validation"].shape[1] == config.seeds
 
 
 def test_slopes_of_exponentials() -> None:

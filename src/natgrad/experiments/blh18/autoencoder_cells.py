@@ -2,11 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -25,23 +25,18 @@ Source = Literal["MNIST", "digits"]
 Start = Literal["uniform", "Glorot"]
 """Weights uniform in ±1/√fan-in, or Gaussian with variance 2/(fan-in + fan-out)."""
 
-PUBLISHED, DEFAULT = "NGD published", "NGD default"
+PUBLISHED, KNOWN, DEFAULT = "NGD published", "NGD known output", "NGD default"
 
 _MNIST_PIXELS = 784
 _DIGITS_TESTS = 297  # of 1797 images
+_TURNS = 3  # of a method, when its threads are chosen
 
-
-def published(model: Module, criterion: Gaussian) -> NGD:
-    """Return [BLH18] (20)–(21), K = 1."""
-    return NGD.published(model, criterion)
-
-
-def default(model: Module, criterion: Gaussian) -> NGD:
-    """Return the optimizer as it comes."""
-    return NGD(model, criterion)
-
-
-NATURAL: dict[str, Callable[[Module, Gaussian], NGD]] = {PUBLISHED: published, DEFAULT: default}
+NATURAL: dict[str, Callable[[Module, Gaussian], NGD]] = {
+    PUBLISHED: NGD.published,
+    KNOWN: NGD.known_output,
+    DEFAULT: NGD,
+}
+"""[BLH18] (20)–(21) with K = 1, the same with the last error factor known, default settings."""
 
 
 @cache
@@ -137,7 +132,7 @@ class Entry:
     The rate of natural gradients is 1 and not used.
     """
 
-    rule: Rule | Literal["NGD published", "NGD default"]
+    rule: Rule | Literal["NGD published", "NGD known output", "NGD default"]
     batch: int
     rate: float
     passes: int
@@ -168,76 +163,71 @@ class Race:
 
 def race(config: Race) -> Result:
     """Return `examples`, `seconds` and `test` error of each method; only seconds vary by run."""
+    return _race(config, [None] * len(config.entries))
+
+
+@dataclass(frozen=True)
+class WallRace:
+    """A race by the clock on the wall.
+
+    Attributes:
+        race: The race.
+        trial: Examples of each turn of a method when its threads are chosen.
+    """
+
+    race: Race
+    trial: int
+
+
+def race_on_all_cores(config: WallRace) -> Result:
+    """Return what `race` does, by the clock on the wall, and `threads` of each method and `cores`.
+
+    Before the race every method takes its turns with one thread and with all cores, on weights that
+    are thrown away, and then races with what was faster. Nothing else should run.
+    """
+    choices = (1, cores())
+    contest.warm_up([partial(_step, entry) for entry in config.race.entries])
+    turns = [[_turns(config, threads) for threads in choices] for _ in range(_TURNS)]
+    threads = [choices[best] for best in np.min(turns, axis=0).argmin(axis=0)]
+    found = _race(config.race, threads)
+    return {**found, "threads": np.asarray(threads), "cores": np.asarray(choices[1])}
+
+
+def _race(config: Race, threads: Sequence[int | None]) -> Result:
     train, test = images(config.source)
     train = train[: config.examples]
     contest.warm_up([partial(_step, entry) for entry in config.entries])
     entered = []
-    for entry in config.entries:
+    for entry, own in zip(config.entries, threads, strict=True):
         model = autoencoder(widths(config.hidden, train.shape[1]), config.start, config.seed)
-        step, every = _step(entry, model), config.every
-        entered.append(Contestant(model, step, batch=entry.batch, passes=entry.passes, every=every))
+        entered.append(
+            Contestant(
+                model,
+                _step(entry, model),
+                batch=entry.batch,
+                passes=entry.passes,
+                every=config.every,
+                threads=own,
+            )
+        )
     return contest.run(entered, (train, train), (test, test), config.seed)
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Steps of several methods against the clock on the wall.
-
-    Attributes:
-        source: The images.
-        examples: How many training images; None for all.
-        hidden: Sizes of the hidden layers.
-        entries: The methods.
-        turn: Examples that a method sees in its turn.
-        turns: How often each has its turn.
-    """
-
-    source: Source
-    examples: int | None
-    hidden: tuple[int, ...]
-    entries: tuple[Entry, ...]
-    turn: int
-    turns: int
-
-
-def costs(config: Costs) -> Result:
-    """Return `seconds` of a step, on one thread and on all cores, by method; and `cores`.
-
-    Methods have their turns one after the other, from fresh weights. Nothing else should run.
-    """
-    rows = images(config.source)[0][: config.examples]
-    available = cores()
-    contest.warm_up([partial(_step, entry) for entry in config.entries])
-    found = np.zeros((2, len(config.entries)))
-    runs = [
-        (place, threads, at, entry, _step(entry, autoencoder(sizes, "uniform", 0)))
-        for sizes in [widths(config.hidden, rows.shape[1])]
-        for place, threads in enumerate((1, available))
-        for at, entry in enumerate(config.entries)
-    ]
-    before = torch.get_num_threads()
-    try:
-        for turn in range(config.turns):
-            for place, threads, at, entry, step in runs:
-                torch.set_num_threads(threads)
-                found[place, at] += _turn(rows, entry.batch, step, turn, config.turn)
-    finally:
-        torch.set_num_threads(before)
-    return {"seconds": found / config.turns, "cores": np.asarray(available)}
-
-
-def _turn(rows: Tensor, batch: int, step: Step, turn: int, examples: int) -> float:
-    """Return the seconds of a step, on average over some examples."""
-    steps = max(1, examples // batch)
-    batches = max(1, len(rows) // batch)
-    began = time.perf_counter()
-    for k in range(turn * steps, (turn + 1) * steps):
-        x = rows[k % batches * batch :][:batch]
-        step(x, x)
-    return (time.perf_counter() - began) / steps
+def _turns(config: WallRace, threads: int) -> list[float]:
+    """Return the seconds of one pass over the trial's examples, by method."""
+    rows = images(config.race.source)[0][: config.trial]
+    found = []
+    for entry in config.race.entries:
+        step = _step(entry, autoencoder(widths(config.race.hidden, rows.shape[1]), "uniform", 0))
+        with contest.using(threads):
+            began = time.perf_counter()
+            for x in torch.split(rows, entry.batch):
+                step(x, x)
+            found.append(time.perf_counter() - began)
+    return found
 
 
 def _step(entry: Entry, model: Module) -> Step:
-    if entry.rule == "NGD published" or entry.rule == "NGD default":
-        return contest.natural(model, NATURAL[entry.rule])
-    return contest.first_order(model, entry.rule, entry.rate)
+    if optimizer := NATURAL.get(entry.rule):
+        return contest.natural(model, optimizer)
+    return contest.first_order(model, cast(Rule, entry.rule), entry.rate)

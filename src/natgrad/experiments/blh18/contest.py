@@ -1,12 +1,14 @@
 """Optimizers that train copies of one network in turn, each with its own clock.
 
-The clock is the process's CPU time spent in training steps; drawing batches and evaluation are
-outside. Of what a contest returns, all but the seconds is the same bits each time.
+The clock is the process's CPU time spent in training steps, or the one on the wall for a contestant
+with threads of its own; drawing batches and evaluation are outside. Of what a contest returns, all
+but the seconds is the same bits each time.
 """
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
@@ -74,6 +76,17 @@ def warm_up(entrants: Sequence[Callable[[Module], Step]]) -> None:
             step(x, x.flip(0))
 
 
+@contextmanager
+def using(threads: int | None) -> Iterator[None]:
+    """Let PyTorch use so many threads inside the block; None changes nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if threads is None else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Contestant:
     """A network, the way to train it, and what was measured.
 
@@ -83,11 +96,22 @@ class Contestant:
         batch: M.
         passes: Passes over the training data.
         every: Examples between two evaluations.
+        threads: Threads of its steps, whose seconds are then those of the clock on the wall; by
+            default the process's threads, and CPU seconds.
     """
 
-    def __init__(self, model: Module, step: Step, *, batch: int, passes: int, every: int) -> None:
+    def __init__(
+        self,
+        model: Module,
+        step: Step,
+        *,
+        batch: int,
+        passes: int,
+        every: int,
+        threads: int | None = None,
+    ) -> None:
         self.model, self.step, self.batch, self.passes = model, step, batch, passes
-        self.every = max(1, every // batch)
+        self.every, self.threads = max(1, every // batch), threads
         self.examples, self.seconds, self.errors = [0.0], [0.0], list[float]()
         self.alive = True
 
@@ -105,13 +129,15 @@ class Contestant:
 
     def _chunk(self, x: Tensor, y: Tensor, steps: range) -> float:
         """Return the seconds of some steps."""
-        size, began = self.batch, time.process_time()
-        try:
-            for k in steps:
-                self.step(x[k * size : (k + 1) * size], y[k * size : (k + 1) * size])
-        except NonFiniteError:
-            self.alive = False
-        return time.process_time() - began
+        clock = time.process_time if self.threads is None else time.perf_counter
+        with using(self.threads):
+            size, began = self.batch, clock()
+            try:
+                for k in steps:
+                    self.step(x[k * size : (k + 1) * size], y[k * size : (k + 1) * size])
+            except NonFiniteError:
+                self.alive = False
+            return clock() - began
 
     @torch.no_grad()
     def evaluate(self, test: tuple[Tensor, Tensor]) -> float:

@@ -15,10 +15,10 @@ EXPERIMENT = register(
         {
             "smoke": DeepLinear(
                 widths=(8,) * 7, power=2.0, examples=2_000, tests=500, natural_batch=200, passes=3,
-                tuning_passes=1, tuning_seeds=1, decay_steps=40, seeds=1,
+                tuning_passes=1, decay_steps=40, seeds=1,
             ),
             "quick": DeepLinear(
-                widths=(20,) * 17, power=5.0, passes=8, tuning_passes=2, tuning_seeds=1,
+                widths=(20,) * 17, power=5.0, passes=8, tuning_passes=2,
                 decay_steps=60, seeds=2,
             ),
             "paper": DeepLinear(widths=(20,) * 17, power=5.0),

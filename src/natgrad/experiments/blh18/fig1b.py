@@ -17,10 +17,10 @@ EXPERIMENT = register(
         {
             "smoke": DeepLinear(
                 widths=(8, 12, 16, 12, 8), power=2.0, examples=2_000, tests=500, natural_batch=200,
-                passes=3, tuning_passes=1, tuning_seeds=1, decay_steps=40, seeds=1,
+                passes=3, tuning_passes=1, decay_steps=40, seeds=1,
             ),
             "quick": DeepLinear(
-                widths=_WIDTHS, power=5.0, passes=4, tuning_passes=1, tuning_seeds=1,
+                widths=_WIDTHS, power=5.0, passes=4, tuning_passes=1,
                 decay_steps=60, seeds=2,
             ),
             "paper": DeepLinear(widths=_WIDTHS, power=5.0),

@@ -11,7 +11,7 @@ from natgrad.experiments.blh18 import autoencoder_cells as cells
 from natgrad.experiments.blh18 import fig1d_claims, tuning
 from natgrad.experiments.blh18.contest import Rule
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell
+from natgrad.lab.cells import Cell, Result
 from natgrad.lab.claims import Claim
 from natgrad.lab.experiment import Experiment, Sweep
 from natgrad.lab.registry import register
@@ -23,6 +23,8 @@ FIRST_ORDER: dict[str, Rule] = {"SGD": "SGD", "momentum": "momentum", "Adam": "A
 METHODS = (*FIRST_ORDER, *cells.NATURAL)
 GLOROT = ("SGD", *cells.NATURAL)
 """Methods that also run from Glorot's weights, where SGD needs a smaller rate."""
+WALL = ("SGD", cells.PUBLISHED, cells.DEFAULT)
+"""Methods that also run by the clock on the wall."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,17 +42,19 @@ class Autoencoder:
     large_batch: int = 100
     """Batch size of momentum and Adam, which gain seconds by it."""
     published_batch: int = 1_000
-    """Batch size of eq. 20 as published."""
+    """Batch size of eq. 20, as published and with the last error factor known."""
     default_batch: int = 750
-    """Batch size of NGD as it comes."""
+    """Batch size of NGD with default settings."""
     passes: int = 20
     """Passes of SGD over the training images."""
     first_order_passes: int = 8
     """Passes of momentum and Adam."""
     published_passes: int = 8
     """Passes of eq. 20 as published."""
+    known_passes: int = 5
+    """Passes of eq. 20 with the last error factor known."""
     default_passes: int = 3
-    """Passes of NGD as it comes."""
+    """Passes of NGD with default settings."""
     every: int = 4_000
     """Examples between two evaluations."""
     sgd_rates: tuple[float, ...] = (0.01, 0.02, 0.04, 0.08)
@@ -65,10 +69,10 @@ class Autoencoder:
     """Initial weights and orders of the images."""
     glorot_seeds: int = 3
     """Runs from Glorot's weights."""
-    turns: int = 12
-    """Turns of each method when steps are timed on all cores."""
-    turn: int = 10_000
-    """Examples of a turn."""
+    wall_seeds: int = 3
+    """Runs by the clock on the wall."""
+    wall_trial: int = 6_000
+    """Examples of a turn when the threads of each method are chosen."""
     glorot_rate: float = 0.01
     """SGD's learning rate from Glorot's weights: rates from 0.014 diverge before 20 epochs."""
 
@@ -98,18 +102,15 @@ def available(wish: Literal["MNIST", "digits", "either"]) -> cells.Source:
 
 
 def compute(config: Autoencoder, sweep: Sweep) -> Arrays:
-    """Return tuned rates, the curves of all methods, and of some from Glorot's weights."""
+    """Return tuned rates, and the curves of three races: by start, and by clock."""
     source = available(config.data)
     arrays = Arrays(
         seed=range(config.seeds), method=METHODS, first_order=list(FIRST_ORDER),
-        glorot_seed=range(config.glorot_seeds), glorot_method=GLOROT, threads=["one", "all"],
+        glorot_seed=range(config.glorot_seeds), glorot_method=GLOROT,
+        wall_seed=range(config.wall_seeds), wall_method=WALL,
     )  # fmt: skip
     rates = _tune(config, source, sweep, arrays)
-    natural = (
-        cells.Entry("NGD published", config.published_batch, 1.0, config.published_passes),
-        cells.Entry("NGD default", config.default_batch, 1.0, config.default_passes),
-    )
-    entries = tuple(
+    first_order = tuple(
         cells.Entry(
             rule,
             config.batch_of(rule),
@@ -118,40 +119,44 @@ def compute(config: Autoencoder, sweep: Sweep) -> Arrays:
         )
         for rule, rate in zip(FIRST_ORDER.values(), rates, strict=True)
     )
+    natural = (
+        cells.Entry("NGD published", config.published_batch, 1.0, config.published_passes),
+        cells.Entry("NGD known output", config.published_batch, 1.0, config.known_passes),
+        cells.Entry("NGD default", config.default_batch, 1.0, config.default_passes),
+    )
     glorot = cells.Entry("SGD", config.batch, config.glorot_rate, config.passes)
 
-    def race(start: cells.Start, entered: tuple[cells.Entry, ...], seed: int) -> Cell:
-        given = cells.Race(
+    def race(start: cells.Start, entered: tuple[cells.Entry, ...], seed: int) -> cells.Race:
+        return cells.Race(
             source, config.examples, config.hidden, start, entered, config.every, seed
         )
-        return Cell(cells.race, given, f"race from {start} weights, seed {seed}")
 
-    asked = [race("uniform", entries + natural, seed) for seed in range(config.seeds)]
-    asked += [race("Glorot", (glorot, *natural), seed) for seed in range(config.glorot_seeds)]
-    found = sweep(asked, "race")
-    for prefix, part in (("", found[: config.seeds]), ("glorot_", found[config.seeds :])):
-        arrays.add(f"{prefix}examples", part[0]["examples"], f"{prefix}method", f"{prefix}point")
-        for name in ("seconds", "test"):
-            values = np.stack([f[name] for f in part])
-            axes = (f"{prefix}seed", f"{prefix}method", f"{prefix}point")
-            arrays.add(f"{prefix}{name}", values, *axes)
-    _time(config, source, sweep, arrays, (entries[0], *natural))
+    races = [race("uniform", (*first_order, *natural), seed) for seed in range(config.seeds)]
+    races += [race("Glorot", (glorot, *natural), seed) for seed in range(config.glorot_seeds)]
+    found = sweep(
+        [Cell(cells.race, r, f"race from {r.start} weights, seed {r.seed}") for r in races], "race"
+    )
+    _add(arrays, "", found[: config.seeds])
+    _add(arrays, "glorot_", found[config.seeds :])
+    entered = (first_order[0], natural[0], natural[-1])  # those of `WALL`
+    wall = []
+    for seed in range(config.wall_seeds):  # one sweep each: alone on the machine
+        given = cells.WallRace(race("uniform", entered, seed), config.wall_trial)
+        wall += sweep([Cell(cells.race_on_all_cores, given, f"seed {seed}")], "race on all cores")
+    _add(arrays, "wall_", wall)
+    arrays.add("wall_threads", np.stack([f["threads"] for f in wall]), "wall_seed", "wall_method")
+    arrays.add("cores", wall[0]["cores"])
     arrays.add("mnist", source == "MNIST")
     return arrays
 
 
-def _time(
-    config: Autoencoder,
-    source: cells.Source,
-    sweep: Sweep,
-    arrays: Arrays,
-    entries: tuple[cells.Entry, ...],
-) -> None:
-    """Time steps of SGD and the natural gradients on all cores, alone on the machine."""
-    given = cells.Costs(source, config.examples, config.hidden, entries, config.turn, config.turns)
-    (found,) = sweep([Cell(cells.costs, given, "steps on all cores")], "timing")
-    arrays.add("step_seconds", found["seconds"], "threads", "glorot_method")
-    arrays.add("cores", found["cores"])
+def _add(arrays: Arrays, prefix: str, found: Sequence[Result]) -> None:
+    """Keep the curves of a race, seed by seed."""
+    arrays.add(f"{prefix}examples", found[0]["examples"], f"{prefix}method", f"{prefix}point")
+    for name in ("seconds", "test"):
+        values = np.stack([f[name] for f in found])
+        axes = (f"{prefix}seed", f"{prefix}method", f"{prefix}point")
+        arrays.add(f"{prefix}{name}", values, *axes)
 
 
 def _tune(config: Autoencoder, source: cells.Source, sweep: Sweep, arrays: Arrays) -> list[float]:
@@ -203,17 +208,18 @@ EXPERIMENT = register(
         presets={
             "smoke": Autoencoder(
                 data="digits", hidden=(400, 100, 400), passes=6, first_order_passes=4,
-                published_batch=250, default_batch=250, published_passes=4, default_passes=4,
-                every=500, seeds=1, glorot_seeds=1, turns=2, turn=1_000,
+                published_batch=250, default_batch=250, published_passes=4, known_passes=4,
+                default_passes=4, every=500, seeds=1, glorot_seeds=1, wall_seeds=1, wall_trial=500,
             ),
             "quick": Autoencoder(
                 data="either", examples=20_000, passes=3, first_order_passes=2, published_passes=2,
-                default_passes=2, every=2_000, sgd_rates=(0.02, 0.04), momentum_rates=(0.01, 0.02),
-                adam_rates=(1e-3, 2e-3), seeds=1, glorot_seeds=1, turns=4, turn=4_000,
+                known_passes=2, default_passes=2, every=2_000, sgd_rates=(0.02, 0.04),
+                momentum_rates=(0.01, 0.02), adam_rates=(1e-3, 2e-3), seeds=1, glorot_seeds=1,
+                wall_seeds=1, wall_trial=2_000,
             ),
             "paper": Autoencoder(),
         },
-        minutes={"smoke": 0.2, "quick": 1.5, "paper": 45},
+        minutes={"smoke": 0.2, "quick": 2, "paper": 60},
         compute=compute,
         claims=claims,
         draw=draw,

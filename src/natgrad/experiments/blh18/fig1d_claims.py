@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.experiments.blh18.autoencoder_cells import DEFAULT, PUBLISHED, widths
+from natgrad.experiments.blh18.autoencoder_cells import DEFAULT, KNOWN, PUBLISHED, widths
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claims import Claim, over_seeds
 from natgrad.lab.experiment import PRESETS
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 Numbers = npt.NDArray[np.float64]
 
 _PUBLISHED_RATE = 0.04
-_PUBLISHED_SOONER, _DEFAULT_SOONER = 4.0, 20.0
-_NATURAL = (PUBLISHED, DEFAULT)
+_FOURFOLD, _TWENTYFOLD = 4.0, 20.0
+WORDS = {
+    PUBLISHED: "eq. 20 as published",
+    KNOWN: "eq. 20 with its last error factor known",
+    DEFAULT: "NGD with default settings",
+}
 
 
 class Curves:
@@ -60,62 +64,56 @@ class Curves:
         return np.array([row[m.argmax()] if m.any() else math.inf for row, m in rows])
 
     def sooner(self, method: str) -> Numbers:
-        """Return SGD's CPU seconds in units of the method's, both until the mark, by seed."""
+        """Return SGD's seconds in units of the method's, both until the mark, by seed."""
         lead: Numbers = self.seconds("SGD") / self.seconds(method)
         return lead
 
-
-def sooner_on_all_cores(config: "Autoencoder", arrays: Arrays, method: str) -> Numbers:
-    """Return SGD's seconds on the wall in units of the method's, by seed.
-
-    Steps until the mark times seconds of a step, each method with one thread or all cores,
-    whichever is faster for it.
-    """
-    curves = Curves(arrays)
-    costs = dict(zip(arrays.coordinates["glorot_method"], arrays["step_seconds"].T, strict=True))
-    batches = {
-        "SGD": config.batch,
-        PUBLISHED: config.published_batch,
-        DEFAULT: config.default_batch,
-    }
-
-    def seconds(name: str) -> Numbers:
-        return curves.until(name) / batches[name] * float(costs[name].min())
-
-    return seconds("SGD") / seconds(method)
+    def fewer(self, method: str) -> Numbers:
+        """Return SGD's examples in units of the method's, both until the mark, by seed."""
+        lead: Numbers = self.until("SGD") / self.until(method)
+        return lead
 
 
 def claims(config: "Autoencoder", arrays: Arrays) -> Sequence[Claim]:
     """Return how much sooner natural gradients are where SGD ends."""
-    curves, glorot = Curves(arrays), Curves(arrays, "glorot_")
-    where = "[BLH18] Figure 1D"
-    cores = int(arrays["cores"])
+    curves, glorot, wall = (Curves(arrays, prefix) for prefix in ("", "glorot_", "wall_"))
+    where, ours = "[BLH18] Figure 1D", "natgrad"
 
-    def sooner(id: str, method: str, clock: str, found: Numbers, *, expected: bool = True) -> Claim:
-        published = method == PUBLISHED
+    def lead(
+        id: str, method: str, how: str, found: Numbers, source: str, bound: float = 1.0,
+        *, expected: bool = True,
+    ) -> Claim:  # fmt: skip
         return Claim(
             id=id,
-            statement=f"{'eq. 20 as published' if published else 'NGD as it comes'} meets SGD's "
-            f"test error after {config.passes} epochs so many times sooner in seconds{clock}",
-            source=where if published else "natgrad",
-            relation=">=",
-            bound=_PUBLISHED_SOONER if published else _DEFAULT_SOONER,
+            statement=f"{WORDS[method]} meets SGD's test error after {config.passes} epochs {how} "
+            "(least of all seeds)",
+            source=source,
+            relation=">",
+            bound=bound,
             expected=expected,
-            **over_seeds(found),
+            **over_seeds(found, "min"),
         )
 
-    wall = f" on the machine's {cores} cores"
-    one, start = " of one core", " of one core, from Glorot's weights"
+    times = "so many times sooner in seconds"
+    all_cores = f"{times} on the machine's {int(arrays['cores'])} cores"
+    one, start = f"{times} of one core", f"{times} of one core, from Glorot's weights"
+    examples = "with so many times fewer examples"
+    p, k, d = PUBLISHED, KNOWN, DEFAULT
     return [
-        sooner("published", PUBLISHED, wall, sooner_on_all_cores(config, arrays, PUBLISHED)),
-        sooner("default", DEFAULT, wall, sooner_on_all_cores(config, arrays, DEFAULT)),
-        sooner("published-core", PUBLISHED, one, curves.sooner(PUBLISHED)),
-        sooner("default-core", DEFAULT, one, curves.sooner(DEFAULT), expected=False),
-        sooner("published-glorot", PUBLISHED, start, glorot.sooner(PUBLISHED)),
-        sooner("default-glorot", DEFAULT, start, glorot.sooner(DEFAULT)),
+        lead("examples", p, examples, curves.fewer(p), f"{where}, top"),
+        lead("published", p, all_cores, wall.sooner(p), f"{where}, bottom"),
+        lead("published-core", p, one, curves.sooner(p), f"{where}, bottom"),
+        lead("published-glorot", p, start, glorot.sooner(p), f"{where}, bottom"),
+        lead("published-4", p, one, curves.sooner(p), ours, _FOURFOLD, expected=False),
+        lead("known-core", k, one, curves.sooner(k), ours, _FOURFOLD),
+        lead("known-glorot", k, start, glorot.sooner(k), ours, _FOURFOLD),
+        lead("default", d, all_cores, wall.sooner(d), ours, _TWENTYFOLD),
+        lead("default-core", d, one, curves.sooner(d), ours, _TWENTYFOLD, expected=False),
+        lead("default-glorot", d, start, glorot.sooner(d), ours, _TWENTYFOLD),
         Claim(
             id="end",
-            statement="NGD as it comes ends below SGD (ratio of test errors, largest of all seeds)",
+            statement=f"{WORDS[DEFAULT]} ends below SGD (ratio of test errors, largest of all "
+            "seeds)",
             source="natgrad",
             relation="<",
             bound=1.0,
@@ -157,12 +155,13 @@ def departures(config: "Autoencoder", arrays: Arrays) -> Sequence[str]:
         f"Every first-order method was tuned with {len(config.sgd_rates)} rates × "
         f"{config.tuning_passes} epoch on five sixths of the training images, judged on the rest: "
         f"{rates}. Momentum and Adam run with M = {config.large_batch}, where they gain seconds. "
-        f"Eq. 20 runs with M = {config.published_batch} as in the paper and was not tuned, ours as "
-        f"it comes with M = {config.default_batch}, for MNIST the best of 250, 350, 500, 750 and "
-        "1000 on held-out images.",
+        f"Eq. 20 runs with M = {config.published_batch} as in the paper and was not tuned, NGD by "
+        f"default settings with M = {config.default_batch}, for MNIST the best of 250, 350, 500, "
+        "750 and 1000 on held-out images.",
         "Seconds of the curves are CPU time of one thread in training steps, methods in turn, in "
-        "one process; first-order methods run PyTorch's fused kernels. " + _clock(arrays),
-        "Eq. 20 takes the last layer's error factor from the likelihood; all others are sampled.",
+        "one process; first-order methods run PyTorch's fused kernels. " + _clock(config, arrays),
+        "Eq. 20 as published samples every error factor, as §5 says. “Known output” takes that of "
+        "the last layer from the likelihood instead, and is ours.",
         f"Test errors at the end (median): {', '.join(first)}.",
     ]
     glorot = Curves(arrays, "glorot_")
@@ -170,15 +169,15 @@ def departures(config: "Autoencoder", arrays: Arrays) -> Sequence[str]:
         (curves, "these weights", arrays["rate"][0]),
         (glorot, "Glorot's weights", config.glorot_rate),
     ):
-        met = " and ".join(f"{each.sooner(m).mean():.1f} times sooner by {m}" for m in _NATURAL)
+        met = "; ".join(_met(each, method) for method in WORDS)
         lowest = np.median(np.nanmin(each.test[:, 0], axis=1))
         found.append(
             f"From {start} SGD at {rate:g} ends at {np.median(each.mark):.5f} (its lowest error "
-            f"was {lowest:.5f}), which is met {met}, in seconds of one core."
+            f"was {lowest:.5f}). In seconds of one core, {met}."
         )
     if bool(arrays["mnist"]) and config.examples is None:
         found.append(
-            f"On one core a lead of {_DEFAULT_SOONER:g} is one over SGD at the rate that Glorot's "
+            f"On one core a lead of {_TWENTYFOLD:g} is one over SGD at the rate that Glorot's "
             "weights bear. A start from which the printed 0.04 is stable lets SGD go four times as "
             "far in 20 epochs: the mark is lower, and natural gradients need nearly twice as many "
             "steps to it."
@@ -186,14 +185,33 @@ def departures(config: "Autoencoder", arrays: Arrays) -> Sequence[str]:
     return found
 
 
-def _clock(arrays: Arrays) -> str:
-    """Say what a step costs by the clock on the wall."""
-    costs = 1e3 * arrays["step_seconds"]
-    each = ", ".join(
-        f"{name} {alone:.1f} and {together:.1f} ms"
-        for name, alone, together in zip(arrays.coordinates["glorot_method"], *costs, strict=True)
-    )
+def _met(curves: Curves, method: str) -> str:
+    """Say how much sooner a method meets the mark, or that it does not."""
+    lead = curves.sooner(method)
+    missed = int((lead == 0).sum())
+    if missed:
+        return f"{WORDS[method]} does not meet it in {missed} of {len(lead)} runs"
+    return f"{WORDS[method]} meets it {lead.min():.1f} times sooner or more"
+
+
+def _clock(config: "Autoencoder", arrays: Arrays) -> str:
+    """Say what a step took by the clock on the wall."""
+    curves = Curves(arrays, "wall_")
+    batches = {
+        "SGD": config.batch,
+        PUBLISHED: config.published_batch,
+        DEFAULT: config.default_batch,
+    }
+    each = []
+    for at, name in enumerate(curves.names):
+        last = curves.points(name) - 1
+        steps = curves.examples[at, last] / batches[name]
+        cost = 1e3 * np.median(curves.spent[:, at, last]) / steps
+        threads = "/".join(str(n) for n in sorted(set(arrays["wall_threads"][:, at].tolist())))
+        each.append(f"{name} {cost:.1f} ms ({threads})")
     return (
-        f"By the clock on the wall a step takes, with one thread and with {int(arrays['cores'])}: "
-        f"{each}. Leads on all cores count each method's faster way."
+        f"Leads on all cores are from runs of their own by the clock on the wall, alone on the "
+        f"machine's {int(arrays['cores'])} cores, evaluation excluded; each method has one thread "
+        "or all, whichever was faster in a trial before. A step took (threads in brackets): "
+        f"{', '.join(each)}."
     )

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from natgrad.experiments.blh18.autoencoder_cells import DEFAULT, PUBLISHED
+from natgrad.experiments.blh18.autoencoder_cells import DEFAULT, KNOWN, PUBLISHED
 from natgrad.experiments.blh18.fig1d_claims import Curves
 from natgrad.experiments.blh18.linear_picture import LOOKS
 from natgrad.lab import figures
@@ -16,7 +16,10 @@ from natgrad.lab.figures import label_ticks
 if TYPE_CHECKING:
     from natgrad.experiments.blh18.fig1d import Autoencoder
 
-_LOOKS = LOOKS | {DEFAULT: {"color": "#7A0F0F", "linestyle": "-", "linewidth": 2.6}}
+_LOOKS = LOOKS | {
+    KNOWN: LOOKS[PUBLISHED] | {"linestyle": (0, (4, 1.5))},
+    DEFAULT: {"color": "#7A0F0F", "linestyle": "-", "linewidth": 2.6},
+}
 _TICKS = (0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 _PCA = 0.01149  # of a test pixel: 50 principal components of MNIST
 
@@ -50,7 +53,8 @@ def _race(
         "momentum": f"momentum, M = {config.large_batch}",
         "Adam": f"Adam, M = {config.large_batch}",
         PUBLISHED: "NGD, eq. 20 as published",
-        DEFAULT: "NGD as it comes",
+        KNOWN: "NGD, eq. 20, last error factor known",
+        DEFAULT: "NGD, default settings",
     }
     epoch = np.nanmax(curves.examples[0]) / config.passes
     for index, name in enumerate(curves.names):
@@ -73,12 +77,12 @@ def _race(
 
 
 def _headline(config: "Autoencoder", curves: Curves) -> str:
-    published, default = (float(np.mean(curves.sooner(m))) for m in (PUBLISHED, DEFAULT))
+    published, default = (float(curves.sooner(m).min()) for m in (PUBLISHED, DEFAULT))
     end = f"SGD's error after {config.passes} epochs"
     if min(published, default) == 0:  # not met by some seed
         return f"1D, autoencoder: the way to {end}"
-    lead = f"{published:.1f}× sooner by eq. 20, {default:.1f}× by NGD"
-    return f"1D, autoencoder: {end}, {lead} in CPU time"
+    lead = f"{published:.1f}× sooner by eq. 20 as published, {default:.1f}× by NGD's defaults"
+    return f"1D, autoencoder: {end}, {lead} (CPU time)"
 
 
 def _meeting(axes: Axes, curves: Curves, name: str) -> None:

@@ -56,9 +56,7 @@ class DeepLinear:
     adam_rates: tuple[float, ...] = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
     """Learning rates tried for Adam, at each batch size."""
     tuning_passes: int = 5
-    """Passes of each trial of a learning rate."""
-    tuning_seeds: int = 3
-    """Problems on which rates are tried; one rate of a method serves all seeds."""
+    """Passes of each trial of a learning rate, on every problem; one rate serves them all."""
     decay_steps: int = 100
     """Steps of undamped natural gradient descent without noise."""
     seeds: int = 5
@@ -81,8 +79,7 @@ class DeepLinear:
 def compute(promise: Promise, config: DeepLinear, sweep: Sweep) -> Arrays:
     """Return tuned rates, the curves of all methods, and the decay without noise."""
     arrays = Arrays(
-        seed=range(config.seeds), method=METHODS, first_order=list(FIRST_ORDER),
-        tuning_seed=range(config.tuning_seeds),
+        seed=range(config.seeds), method=METHODS, first_order=list(FIRST_ORDER)
     )  # fmt: skip
     rates = _tune(config, sweep, arrays)
     entered = tuple(
@@ -128,14 +125,14 @@ def _tune(config: DeepLinear, sweep: Sweep, arrays: Arrays) -> list[float]:
             f"rates of {name}, seed {seed}",
         )
         for name, (rule, batch) in FIRST_ORDER.items()
-        for seed in range(config.tuning_seeds)
+        for seed in range(config.seeds)
     ]
     found = np.stack([f["validation"] for f in sweep(asked, "tuning")])
-    found = found.reshape(len(FIRST_ORDER), config.tuning_seeds, -1)
+    found = found.reshape(len(FIRST_ORDER), config.seeds, -1)
     tried = np.array([config.rates(rule) for rule, _ in FIRST_ORDER.values()])
     chosen = [float(row[tuning.best(trials)]) for row, trials in zip(tried, found, strict=True)]
     arrays.add("tuning_rate", tried, "first_order", "trial")
-    arrays.add("tuning_validation", found, "first_order", "tuning_seed", "trial")
+    arrays.add("tuning_validation", found, "first_order", "seed", "trial")
     arrays.add("rate", chosen, "first_order")
     return chosen
 

@@ -27,7 +27,7 @@ def published(model: Module, criterion: Gaussian) -> NGD:
 
 
 def default(model: Module, criterion: Gaussian) -> NGD:
-    """Return the optimizer as it comes."""
+    """Return the optimizer with default settings."""
     return NGD(model, criterion)
 
 

@@ -31,7 +31,7 @@ LABELS = {
     "momentum": "momentum, M = 20",
     "Adam": "Adam, M = 20",
     PUBLISHED: "NGD, eq. 20 as published",
-    DEFAULT: "NGD as it comes",
+    DEFAULT: "NGD, default settings",
     BEST: "NGD for linear networks",
 }
 

@@ -38,8 +38,9 @@ def check_problem(
 
 def check_params(parametrization: Parametrization[P], params: P) -> None:
     """Raise unless params are dense tensors that the parametrization takes."""
-    parts = params.values() if isinstance(params, dict) else params
-    parts = list(parts) if isinstance(params, (dict, tuple, list)) else [params]
+    parts: list[Any] = [params]
+    if isinstance(params, (dict, tuple, list)):
+        parts = list(params.values() if isinstance(params, dict) else params)
     tensors = [part for part in parts if isinstance(part, Tensor)]
     for part in tensors:
         _check_dense(part, "parameters")

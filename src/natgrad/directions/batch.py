@@ -1,6 +1,5 @@
 """The border at which batches are checked."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -39,9 +38,9 @@ def check_problem(
 
 def check_params(parametrization: Parametrization[P], params: P) -> None:
     """Raise unless params are dense tensors that the parametrization takes."""
-    parts: Iterable[object] = (params,)
+    parts: list[Any] = [params]
     if isinstance(params, (dict, tuple, list)):
-        parts = params.values() if isinstance(params, dict) else params
+        parts = list(params.values() if isinstance(params, dict) else params)
     tensors = [part for part in parts if isinstance(part, Tensor)]
     for part in tensors:
         _check_dense(part, "parameters")

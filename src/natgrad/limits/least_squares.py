@@ -48,7 +48,7 @@ def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
     choice(kind, "kind", get_args(Kind))
     a, b = check_design(x), check_targets(y, x)
     require_finite(b, "y")
-    fit = lstsq(a, b, rtol=default_rtol(*a.shape, dtype=x.dtype))
+    fit = lstsq(a, b, rounded=x.dtype)
     unique = fit.rank == a.shape[1]
     if kind == "ordinary" and not unique:
         raise RankDeficientError(

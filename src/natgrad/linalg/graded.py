@@ -118,7 +118,7 @@ def graded_fisher_solve(
         a: Rows of the Fisher, shape `(n, p)`.
         log_weight: ℓ, shape `(n,)`.
         g: Rows of the gradient, shape `(m, p)`.
-        g_log_weight: m, shape `(m,)`, on the same scale as ℓ.
+        g_log_weight: m, shape `(m,)` or `(1,)`, on the same scale as ℓ.
         g_target: c, shape `(m,)`; a scalar 1 keeps the terms of d apart, as columns `(p, m)`.
         rtol: Rank cut-off, relative to each row's own norm.
 
@@ -134,6 +134,9 @@ def graded_fisher_solve(
     """
     _check_rows(a, log_weight, rtol=rtol)
     tensor(g_target, "the targets", empty=True)  # a scalar stands for one column a row
+    tensor(g, "the gradient rows", shape=("m", "p"), empty=True)
+    if tensor(g_log_weight, "the log-weights", empty=True).shape == (1,):  # one for all rows
+        g_log_weight = g_log_weight.expand(len(g))
     _check_rows(g, g_log_weight, *([g_target] if g_target.ndim else []))
     if g.shape[1] != a.shape[1]:
         raise ShapeError(f"rows have {a.shape[1]} columns, but gradient rows {g.shape[1]}.")

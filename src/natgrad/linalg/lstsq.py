@@ -34,7 +34,9 @@ class LeastSquares:
     rtol: float
 
 
-def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
+def lstsq(
+    a: Tensor, b: Tensor, *, rtol: float | None = None, rounded: torch.dtype | None = None
+) -> LeastSquares:
     """Return the shortest x that minimises ‖a x − b‖, with the rank of `a`.
 
     Well-conditioned systems take the Gram matrix of the shorter side and a few steps of
@@ -46,8 +48,9 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
     Args:
         a: Matrix, shape `(m, n)`.
         b: Right-hand side, shape `(m,)` or `(m, k)`.
-        rtol: Singular values at or below `rtol` × the largest count as zero, columns of one size.
-            Default: `max(m, n)` × machine epsilon.
+        rtol: Singular values at or below `rtol` × the largest count as zero, those of the matrix
+            as given. Default: `max(m, n)` × machine epsilon, with columns of one size.
+        rounded: The dtype to which the data were rounded before, whose epsilon the default takes.
 
     Raises:
         ShapeError: If the shapes do not fit.
@@ -71,14 +74,16 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
         )
     if rtol is not None:
         rtol = number(rtol, "rtol", low=0, high=1, high_open=True)
-    rtol = default_rtol(*a.shape, dtype=a.dtype) if rtol is None else rtol
+    own = rtol is None
+    rtol = default_rtol(*a.shape, dtype=rounded or a.dtype) if rtol is None else rtol
     rhs = b[:, None] if b.ndim == 1 else b
     size_a, size_b = _power_of_two(a), _power_of_two(rhs)
     if 0 in a.shape or size_a == 0 or size_b == 0:
         scaled = a.new_zeros(a.shape[1], rhs.shape[1])
         rank = 0 if 0 in a.shape or size_a == 0 else _by_svd(a / size_a, rhs, rtol)[1]
         return LeastSquares(scaled[:, 0] if b.ndim == 1 else scaled, rank, rtol)
-    solution, rank = _scaled(a, rhs, size_a, size_b, rtol)
+    exponents = column_exponents(a) if own else None
+    solution, rank = _scaled(a, rhs, (size_a, size_b), exponents, rtol)
     if not bool(torch.isfinite(solution).all()):
         raise VelocityOverflowError(
             f"the least-squares solution overflows {a.dtype}. Use a wider dtype, or rescale the "
@@ -87,9 +92,12 @@ def lstsq(a: Tensor, b: Tensor, *, rtol: float | None = None) -> LeastSquares:
     return LeastSquares(solution[:, 0] if b.ndim == 1 else solution, rank, rtol)
 
 
-def _scaled(a: Tensor, b: Tensor, size_a: float, size_b: float, rtol: float) -> tuple[Tensor, int]:
+def _scaled(
+    a: Tensor, b: Tensor, sizes: tuple[float, float], exponents: Tensor | None, rtol: float
+) -> tuple[Tensor, int]:
     """Return the shortest solution and the rank, given sizes of both sides as powers of two."""
-    unit_b, exponents = b / size_b, column_exponents(a)
+    size_a, size_b = sizes
+    unit_b = b / size_b
     tall = a.shape[0] >= a.shape[1]
     if exponents is None or not tall:
         fast = _semi_normal(a / size_a, unit_b, rtol)

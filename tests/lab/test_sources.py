@@ -96,10 +96,7 @@ def test_the_whole_package_counts_when_names_are_taken_from_it(study) -> None:
     part = lone(study, "from natgrad import limits")
     assert "natgrad.limits" in part
     assert "natgrad" not in part
-    assert lone(study, "import natgrad.linalg.lstsq as m") == {
-        "natgrad.linalg.lstsq",
-        "natgrad.errors",
-    }
+    assert lone(study, "import natgrad.linalg.columns as m") == {"natgrad.linalg.columns"}
     assert lone(study, "import numpy, torch, sys") == set()
 
 
@@ -114,10 +111,10 @@ def test_a_name_that_a_package_gives_another_meaning_counts_with_the_package(stu
 
 
 def test_functions_of_one_module_share_their_sources() -> None:
-    from natgrad.lab.cells import canonical, digest
+    from natgrad.lab.cells import canonical, find
 
-    assert list(closure(canonical)) == ["natgrad.errors", "natgrad.lab.cells"]
-    assert fingerprint(canonical) == fingerprint(digest)
+    assert "natgrad.lab.cells" in closure(canonical)
+    assert fingerprint(canonical) == fingerprint(find)
 
 
 def test_packages_installed_beside_a_cells_package_do_not_count() -> None:

@@ -11,9 +11,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from natgrad._checks import path as as_path
 from natgrad.errors import InvalidInputError
 from natgrad.lab.checksum import Raw, checksum, verify
-from natgrad.lab.reading import as_path
 from natgrad.parametrizations.base import P, Params, leaves, rebuild
 
 _FORMAT = "natgrad trajectory 2"
@@ -85,7 +85,7 @@ class Trajectory(Generic[P]):
         Raises:
             InvalidInputError: If the file cannot be written.
         """
-        path = as_path(path)
+        path = as_path(path, "the path")
         structure: list[str] | str
         if isinstance(self.states, Tensor):
             structure = "tensor"
@@ -130,7 +130,7 @@ class Trajectory(Generic[P]):
         Raises:
             InvalidInputError: If the file is no trajectory, or a bit of it has changed.
         """
-        path = as_path(path)
+        path = as_path(path, "the path")
         try:
             with safe_open(str(path), framework="pt") as file:
                 metadata = file.metadata() or {}

@@ -15,10 +15,10 @@ from safetensors.numpy import save_file
 from torch import Tensor
 
 from natgrad._checks import dense, describe, instance, nearest
+from natgrad._checks import path as as_path
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.lab.checksum import DTYPES, checksum, raw, verify
 from natgrad.lab.failures import StoreError
-from natgrad.lab.reading import as_path
 
 _FORMAT = "natgrad arrays 2"
 _WITHOUT_CHECKSUM = "natgrad arrays 1"  # what natgrad 0.1 wrote
@@ -93,7 +93,7 @@ class Arrays:
         Raises:
             StoreError: If the file cannot be written.
         """
-        path = as_path(path)
+        path = as_path(path, "the path")
         header = {"format": _FORMAT, "coordinates": self.coordinates, "dims": self.dims}
         tensors = {name: np.asarray(self[name], order="C") for name in self}
         header["checksum"] = checksum(header, raw(tensors))
@@ -114,7 +114,7 @@ class Arrays:
         Raises:
             InvalidInputError: If the file is no such file, or a bit of it has changed.
         """
-        path = as_path(path)
+        path = as_path(path, "the path")
         try:
             with safe_open(str(path), framework="numpy") as file:
                 header = json.loads((file.metadata() or {})["natgrad"])

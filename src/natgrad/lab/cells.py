@@ -1,7 +1,6 @@
 """A cell: a pure function of a config, named so that any process can find it again."""
 
 import dataclasses
-import hashlib
 import json
 import math
 import sys
@@ -91,15 +90,6 @@ def _plain(value: Any) -> Any:
         "a config holds numbers, strings, booleans, None and tuples of these, not "
         f"{describe(value)}."
     )
-
-
-def digest(*texts: str) -> str:
-    """Return a hash of texts that no other list of texts shares."""
-    hasher = hashlib.sha256()
-    for text in texts:
-        raw = text.encode()
-        hasher.update(f"{len(raw)}:".encode() + raw)
-    return hasher.hexdigest()
 
 
 def find(name: str) -> Callable[..., Result]:

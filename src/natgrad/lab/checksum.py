@@ -7,14 +7,21 @@ from typing import Any
 
 import numpy.typing as npt
 
-from natgrad.lab.cells import digest
-
 Raw = tuple[str, str, tuple[int, ...], bytes]
 """An array as its name, the name of its dtype, its shape and its bytes."""
 
 
 DTYPES = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"}
 """What files of arrays hold, as NumPy names kind and size."""
+
+
+def digest(*texts: str) -> str:
+    """Return a hash of texts that no other list of texts shares."""
+    hasher = sha256()
+    for text in texts:
+        raw = text.encode()
+        hasher.update(f"{len(raw)}:".encode() + raw)
+    return hasher.hexdigest()
 
 
 def checksum(about: Mapping[str, Any], arrays: Iterable[Raw]) -> str:

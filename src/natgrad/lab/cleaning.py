@@ -9,10 +9,10 @@ from typing import Literal
 
 import torch
 
+from natgrad._checks import path as as_path
 from natgrad.lab.atomic import is_abandoned, is_temporary
 from natgrad.lab.cells import find
 from natgrad.lab.failures import StoreError
-from natgrad.lab.reading import as_path
 from natgrad.lab.sources import fingerprint
 from natgrad.lab.store import CorruptError, Identity, decode
 
@@ -50,7 +50,7 @@ def leftovers(folder: Path) -> list[Leftover]:
     """
     found = []
     results = []
-    for path in sorted(as_path(folder).rglob("*")):
+    for path in sorted(as_path(folder, "the path").rglob("*")):
         if is_temporary(path):
             if is_abandoned(path):
                 found.append(_leftover(path, "temporary"))

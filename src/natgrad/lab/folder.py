@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from natgrad._checks import path as as_path
 from natgrad.errors import InvalidInputError
 from natgrad.lab import config_file
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.atomic import explain, make_folder, temporary_name, write_bytes, write_text
 from natgrad.lab.failures import StoreError
-from natgrad.lab.reading import as_path, read_json
+from natgrad.lab.reading import read_json
 
 C = TypeVar("C")
 
@@ -70,7 +71,7 @@ class RunFolder:
     path: Path
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", as_path(self.path))
+        object.__setattr__(self, "path", as_path(self.path, "the path"))
 
     def write(
         self,

@@ -7,22 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from natgrad._checks import describe
-from natgrad.errors import DtypeError, InvalidInputError
+from natgrad._checks import path as as_path
+from natgrad.errors import InvalidInputError
 
 _DEEPEST = 32  # far above what natgrad writes, far below what Python's stack holds
 _TOO_DEEP = f"it is nested more than {_DEEPEST} deep"
-
-
-def as_path(value: Any) -> Path:
-    """Return a path.
-
-    Raises:
-        DtypeError: If it is neither a text nor a path.
-    """
-    if not isinstance(value, str | Path):
-        raise DtypeError(f"a path must be a text or a Path, but is {describe(value)}.")
-    return Path(value)
 
 
 def read_json(path: Path) -> Any:
@@ -53,7 +42,7 @@ def read_toml(path: Path) -> Any:
 
 
 def _read(path: Path, parse: Callable[[str], Any], problem: str, *, strict: bool) -> Any:
-    path = as_path(path)
+    path = as_path(path, "the path")
     try:
         value = parse(path.read_text(encoding="utf-8"))
         _check(value, _DEEPEST, strict=strict)

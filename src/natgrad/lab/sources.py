@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.errors import InvalidInputError
-from natgrad.lab.cells import digest
+from natgrad.lab.checksum import digest
 
 _PACKAGE = "natgrad"
 _NATGRAD = Path(__file__).parents[2]  # the folder that holds the package

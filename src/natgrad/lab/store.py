@@ -16,12 +16,12 @@ import torch
 from safetensors.numpy import load, save
 
 from natgrad._checks import describe, instance
+from natgrad._checks import path as as_path
 from natgrad.errors import InvalidInputError, NatgradError
 from natgrad.lab.atomic import explain, temporary_name, write_bytes
-from natgrad.lab.cells import Cell, Result, canonical, digest
-from natgrad.lab.checksum import DTYPES, checksum, raw
+from natgrad.lab.cells import Cell, Result, canonical
+from natgrad.lab.checksum import DTYPES, checksum, digest, raw
 from natgrad.lab.failures import StoreError
-from natgrad.lab.reading import as_path
 from natgrad.lab.sources import fingerprint
 
 _FORMAT = "natgrad cell 1"
@@ -133,7 +133,7 @@ class Store:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root = as_path(root).absolute()
+        self.root = as_path(root, "the path").absolute()
 
     def path(self, key: str) -> Path:
         """Return where the result of a key is, or would be."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from natgrad._checks import dense, describe, refuse_unknown
+from natgrad._checks import path as as_path
 from natgrad.data.files import digest_of
 from natgrad.data.tables import Labelled, as_label, labelled
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
@@ -20,7 +21,6 @@ from natgrad.experiments.compare import cells
 from natgrad.experiments.compare.experiment import OPTIONS, Compare, compute, experiment, notes
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.experiment import in_this_process
-from natgrad.lab.reading import as_path
 
 _LABEL = "label"
 
@@ -169,7 +169,7 @@ def data_of(
     Raises:
         InvalidInputError: If a file is missing.
     """
-    path = as_path(path)
+    path = as_path(path, "the path")
     further = {
         "test_path": None if test is None else str(test),
         "test_digest": None if test is None else digest_of(test),

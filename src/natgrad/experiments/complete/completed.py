@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad._checks import describe, refuse_unknown
+from natgrad._checks import path as as_path
 from natgrad.data.triples import Table, index_table, make_table, within
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.arguments import column, several
@@ -25,7 +26,6 @@ from natgrad.experiments.complete.experiment import (
 )
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.experiment import Sweep, in_this_process
-from natgrad.lab.reading import as_path
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def check_target(path: str | Path) -> Path:
     Raises:
         InvalidInputError: If it ends otherwise, or there is no such folder.
     """
-    path = as_path(path)
+    path = as_path(path, "the path")
     if path.suffix not in (".csv", ".parquet", ".safetensors"):
         raise InvalidInputError(
             "a completed matrix is written as .csv, .parquet or .safetensors, not as "

@@ -16,7 +16,8 @@ from typing import Literal, Self
 import numpy as np
 import torch
 
-from natgrad.lab.cells import Cell, Result, digest
+from natgrad.lab.cells import Cell, Result
+from natgrad.lab.checksum import digest
 from natgrad.lab.failures import Kind, WorkerError
 from natgrad.lab.sources import fingerprint
 from natgrad.lab.store import Identity, Store, encode, shared

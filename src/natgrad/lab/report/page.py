@@ -8,10 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from natgrad._checks import path as as_path
 from natgrad.errors import InvalidInputError
 from natgrad.lab import formats
 from natgrad.lab.atomic import write_text
-from natgrad.lab.reading import as_path, read_json
+from natgrad.lab.reading import read_json
 from natgrad.lab.report.entries import Entry, is_run, read_entry
 
 _IDENTITY = {"id": str, "statement": str, "source": str, "holds": bool}
@@ -33,7 +34,7 @@ def write_report(out: Path) -> Path:
         ...     write_report(Path(out)).name
         'report.html'
     """
-    out = as_path(out)
+    out = as_path(out, "the path")
     if not out.is_dir():
         raise InvalidInputError(
             f"there is no folder {out}; `natgrad reproduce --out {out}` makes one."

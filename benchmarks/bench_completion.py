@@ -17,7 +17,7 @@ from natgrad.experiments.complete import complete
 from natgrad.experiments.kmh21.fig5_cells import EuclideanConfig, Task
 from natgrad.experiments.kmh21.fig5_further_cells import RaceConfig, race
 from natgrad.flows import Status
-from natgrad.flows.completion import completion_flow
+from natgrad.flows._methods.completion import completion_flow
 
 SIZES = (100, 300, 1000)
 

@@ -14,8 +14,8 @@ from harness import Row, report
 
 import natgrad as ng
 from natgrad import limits
+from natgrad.flows._methods.completion import completion_flow
 from natgrad.flows.closed_forms import natural_flow_of_logistic_regression
-from natgrad.flows.completion import completion_flow
 
 D, ONES, STEPS, ETA = 1000, 20, 2_000_000, 0.5
 RTOL = 1e-2  # what the accuracy asked for, 1e-4 of the cosine and 1 % of the margin, needs

@@ -15,7 +15,7 @@ from torch import Tensor
 import natgrad as ng
 from natgrad import reference
 from natgrad.errors import RankDeficientError, UnsupportedError
-from natgrad.verify.kmh21 import gaussian_grid
+from natgrad.verify._kmh21 import gaussian_grid
 
 TABLE = Path(__file__).parent.parent / "docs" / "support_table.md"
 DAMPING = 0.1

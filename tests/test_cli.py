@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from natgrad import __version__, cli
-from natgrad.verify import identity as registry
-from natgrad.verify.identity import Identity
+from natgrad.verify import _identity as registry
+from natgrad.verify._identity import Identity
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

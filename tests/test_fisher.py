@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from natgrad import Bernoulli, Categorical, DeepLinear, Direct, Gaussian, natural, reference
+from natgrad.directions._fisher import Fisher
 from natgrad.errors import InvalidInputError, UnsupportedError
-from natgrad.fisher import Fisher
 from tests.helpers import F64, MODELS, assert_near, deep, model, outputs_of, pinv, randn
 
 # Modules that use a layer in unusual ways are left to test_parametrizations.

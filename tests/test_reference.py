@@ -9,7 +9,7 @@ from curvlinops import GGNLinearOperator
 from torch import nn
 
 from natgrad import Bernoulli, Categorical, Diagonal, Direct, Gaussian, Network, reference
-from natgrad.fisher import Fisher
+from natgrad.directions._fisher import Fisher
 from tests.helpers import F64, assert_near, kron, mlp, module, randn, signs
 
 REDUCTIONS = ["mean", "sum"]

@@ -1,28 +1,25 @@
 """natgrad: exact natural gradients, and the solutions they pick."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from natgrad import data, diagnostics, fisher, limits, reference
-from natgrad.directions import GaussianInputs, LayerShares, euclidean, natural
-from natgrad.flows import (
-    Trajectory,
-    descend,
-    direction_settled,
-    integrate,
-    loss_below,
-    margin_above,
-    steps_reached,
-    time_reached,
-    wall_clock,
-)
-from natgrad.kernels import natural_ntk, ntk
-from natgrad.likelihoods import Bernoulli, Categorical, Gaussian
-from natgrad.optim import NGD, diagnose
-from natgrad.parametrizations import DeepLinear, Diagonal, Direct, MatrixProduct, Network
-
 if TYPE_CHECKING:
+    from natgrad import data, diagnostics, limits, reference, stopping
+    from natgrad.directions import (
+        Fisher,
+        GaussianInputs,
+        LayerShares,
+        euclidean,
+        natural,
+        natural_ntk,
+        ntk,
+    )
     from natgrad.experiments.compare import compare
     from natgrad.experiments.complete import complete
+    from natgrad.flows import Trajectory, descend, integrate
+    from natgrad.likelihoods import Bernoulli, Categorical, Gaussian
+    from natgrad.optim import NGD, diagnose
+    from natgrad.parametrizations import DeepLinear, Diagonal, Direct, MatrixProduct, Network
 
 __version__ = "0.2.0"
 
@@ -33,6 +30,7 @@ __all__ = [
     "DeepLinear",
     "Diagonal",
     "Direct",
+    "Fisher",
     "Gaussian",
     "GaussianInputs",
     "LayerShares",
@@ -45,27 +43,68 @@ __all__ = [
     "descend",
     "diagnose",
     "diagnostics",
-    "direction_settled",
     "euclidean",
-    "fisher",
     "integrate",
     "limits",
-    "loss_below",
-    "margin_above",
     "natural",
     "natural_ntk",
     "ntk",
     "reference",
-    "steps_reached",
-    "time_reached",
-    "wall_clock",
+    "stopping",
 ]
+
+# Names are imported when they are first asked for: `natgrad --help` must not wait for torch.
+_HOMES = {
+    "directions": (
+        "Fisher",
+        "GaussianInputs",
+        "LayerShares",
+        "euclidean",
+        "natural",
+        "natural_ntk",
+        "ntk",
+    ),
+    "experiments.compare": ("compare",),
+    "experiments.complete": ("complete",),
+    "flows": ("Trajectory", "descend", "integrate"),
+    "likelihoods": ("Bernoulli", "Categorical", "Gaussian"),
+    "optim": ("NGD", "diagnose"),
+    "parametrizations": ("DeepLinear", "Diagonal", "Direct", "MatrixProduct", "Network"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("data", "diagnostics", "limits", "reference", "stopping")
+_MOVED = {
+    name: f"natgrad.stopping.{name}"
+    for name in (
+        "direction_settled",
+        "loss_below",
+        "margin_above",
+        "steps_reached",
+        "time_reached",
+        "wall_clock",
+    )
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what few need, and the laboratory with it, when it is first asked for."""
-    if name in ("compare", "complete"):
-        from importlib import import_module
+    """Return a public name, imported now."""
+    if name in _HOME:
+        value = getattr(import_module(f"natgrad.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return import_module(f"natgrad.{name}")
+    if name in _MOVED:
+        import warnings
 
-        return getattr(import_module(f"natgrad.experiments.{name}"), name)
+        warnings.warn(
+            f"natgrad.{name} is now {_MOVED[name]}; the old name goes with version 0.3.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(import_module("natgrad.stopping"), name)
     raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

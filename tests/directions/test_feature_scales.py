@@ -10,7 +10,7 @@ import torch
 
 import natgrad as ng
 from natgrad.linalg import graded_fisher_solve, graded_lstsq, lstsq
-from natgrad.linalg.columns import column_exponents, times_power
+from natgrad.linalg._columns import column_exponents, times_power
 from tests.cases import randn
 
 D = 5

@@ -5,8 +5,8 @@ import torch
 
 import natgrad as ng
 from natgrad.errors import RankDeficientError
-from natgrad.parametrizations.entries import scatter
-from natgrad.parametrizations.products import partial_products
+from natgrad.parametrizations._products.entries import scatter
+from natgrad.parametrizations._products.lift import partial_products
 from natgrad.verify import check, identities
 from tests.cases import randn
 

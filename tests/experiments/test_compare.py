@@ -15,12 +15,13 @@ from natgrad.experiments.compare.comparison import comparison, data_of
 from natgrad.experiments.compare.experiment import Compare, compute, experiment, used, wilson
 from natgrad.experiments.compare.picture import plain
 from natgrad.flows import integrate
-from natgrad.lab import config_file, figures
+from natgrad.lab import figures
+from natgrad.lab._run import Request, run
+from natgrad.lab._store import config_file
+from natgrad.lab._store.folder import RunFolder
+from natgrad.lab._store.store import Store
+from natgrad.lab._sweep import Sweeper
 from natgrad.lab.engines import Serial, start_engine
-from natgrad.lab.folder import RunFolder
-from natgrad.lab.run import Request, run
-from natgrad.lab.store import Store
-from natgrad.lab.sweep import Sweeper
 
 FEW = {"depths": (1, 2), "folds": 2, "until": 1e3}
 LIMITS = ("ℓ2 max margin", "ℓ1 max margin")

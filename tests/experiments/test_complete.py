@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from natgrad.data._files import digest_of
 from natgrad.data.completion import low_rank
-from natgrad.data.files import digest_of
 from natgrad.data.triples import index_table, make_table
 from natgrad.diagnostics import effective_rank
 from natgrad.errors import InvalidInputError
@@ -25,10 +25,10 @@ from natgrad.experiments.complete.fitting import (
     predict,
     spectrum,
 )
+from natgrad.lab._store.store import Store
+from natgrad.lab._sweep import Sweeper
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.engines import Serial, start_engine
-from natgrad.lab.store import Store
-from natgrad.lab.sweep import Sweeper
 from tests.helpers import assert_near, randn
 
 FEW = {"depths": (2, 3), "scales": (1e-3,), "ranks": (2, 3)}

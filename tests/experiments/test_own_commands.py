@@ -9,7 +9,7 @@ import torch
 import natgrad as ng
 from natgrad import cli
 from natgrad.errors import InvalidInputError
-from natgrad.lab.folder import RunFolder
+from natgrad.lab._store.folder import RunFolder
 
 HOW = ("--engine", "serial", "--quiet")
 

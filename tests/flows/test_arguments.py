@@ -14,7 +14,7 @@ ARGS = (ng.Bernoulli(), ng.Direct(), torch.zeros(2).double(), (X, Y))
 def run(caller, direction, **options):
     if caller is ng.descend:
         options["step"] = 0.1
-    return caller(direction, *ARGS, until=ng.steps_reached(2), **options)
+    return caller(direction, *ARGS, until=ng.stopping.steps_reached(2), **options)
 
 
 @pytest.mark.parametrize("caller", [ng.integrate, ng.descend])
@@ -51,12 +51,12 @@ def test_a_custom_direction_keeps_its_options():
 
 
 RULES = [
-    ng.loss_below,
-    ng.margin_above,
-    ng.time_reached,
-    ng.steps_reached,
-    ng.direction_settled,
-    ng.wall_clock,
+    ng.stopping.loss_below,
+    ng.stopping.margin_above,
+    ng.stopping.time_reached,
+    ng.stopping.steps_reached,
+    ng.stopping.direction_settled,
+    ng.stopping.wall_clock,
     constant,
     StepRule,
 ]
@@ -74,9 +74,9 @@ def test_rules_check_their_numbers(rule, bad):
 
 def test_rules_join_rules():
     with pytest.raises(DtypeError, match="stopping rule"):
-        ng.loss_below(1.0) | 3.0
+        ng.stopping.loss_below(1.0) | 3.0
     with pytest.raises(DtypeError, match="stopping rule"):
-        ng.loss_below(1.0) & None
+        ng.stopping.loss_below(1.0) & None
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import natgrad as ng
 from natgrad.data.completion import low_rank
 from natgrad.diagnostics import balancedness
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
-from natgrad.flows import Status, observed
-from natgrad.flows.completion import completion_flow
+from natgrad.flows import Status
+from natgrad.flows._methods import observed
+from natgrad.flows._methods.completion import completion_flow
 from tests.helpers import assert_near, chain, generator, positions, randn
 
 SHAPES = {1: (6, 5), 2: (6, 4, 5), 3: (6, 7, 5, 5), 4: (5, 5, 5, 5, 5)}
@@ -86,7 +87,7 @@ def test_radius_marks_the_edge_of_stability_of_plain_descent():
     def loss_after(step):
         args = (ng.euclidean, ng.Gaussian(reduction="sum"), product, flow.final)
         batch = (problem.positions, problem.values)
-        path = ng.descend(*args, batch, step=step, until=ng.steps_reached(200))
+        path = ng.descend(*args, batch, step=step, until=ng.stopping.steps_reached(200))
         return float(path.losses[-1] / path.losses[0])
 
     assert loss_after(1.8 / radius) < 1

@@ -6,7 +6,7 @@ import torch
 import natgrad as ng
 from natgrad.errors import InvalidInputError
 from natgrad.flows import StepRule, midpoint, normalized
-from natgrad.flows.trajectory import Status
+from natgrad.stopping import Status
 from tests.cases import randn
 
 
@@ -19,7 +19,13 @@ def test_fixed_steps_are_the_formula() -> None:
     x, y = problem(6, 4)
     beta = torch.zeros(4, dtype=torch.float64)
     path = ng.descend(
-        ng.euclidean, ng.Bernoulli(), ng.Direct(), beta, (x, y), step=0.3, until=ng.steps_reached(5)
+        ng.euclidean,
+        ng.Bernoulli(),
+        ng.Direct(),
+        beta,
+        (x, y),
+        step=0.3,
+        until=ng.stopping.steps_reached(5),
     )
     for _ in range(5):
         beta = beta + 0.3 * (x.mT @ (y * torch.sigmoid(-y * (x @ beta)))) / 6
@@ -55,7 +61,7 @@ def test_midpoint_steps_are_the_formula() -> None:
     x, y = problem(6, 4)
     beta = torch.zeros(4, dtype=torch.float64)
     args = (ng.euclidean, ng.Bernoulli(), ng.Direct(), beta, (x, y))
-    path = ng.descend(*args, step=midpoint(0.3), until=ng.steps_reached(3))
+    path = ng.descend(*args, step=midpoint(0.3), until=ng.stopping.steps_reached(3))
 
     def slope(b):
         return (x.mT @ (y * torch.sigmoid(-y * (x @ b)))) / 6
@@ -84,32 +90,32 @@ class TestRules:
         )  # fmt: skip
 
     def test_loss(self) -> None:
-        path = self.run(ng.loss_below(0.01))
+        path = self.run(ng.stopping.loss_below(0.01))
         assert path.status == Status.CONVERGED
         assert float(path.losses[-1]) <= 0.01 < float(path.losses[-2])
 
     def test_margin(self) -> None:
         x, y = problem()
-        path = self.run(ng.margin_above(2.0))
+        path = self.run(ng.stopping.margin_above(2.0))
         assert float((y * (x @ path.final)).min()) > 2.0
 
     def test_either_and_both(self) -> None:
-        either = self.run(ng.loss_below(0.01) | ng.steps_reached(3))
-        both = self.run(ng.loss_below(0.3) & ng.steps_reached(40))
+        either = self.run(ng.stopping.loss_below(0.01) | ng.stopping.steps_reached(3))
+        both = self.run(ng.stopping.loss_below(0.3) & ng.stopping.steps_reached(40))
         assert either.steps == 3
         assert both.steps >= 40
         assert float(both.losses[-1]) <= 0.3
 
     def test_direction(self) -> None:
-        path = self.run(ng.direction_settled(0.02) & ng.steps_reached(10))
+        path = self.run(ng.stopping.direction_settled(0.02) & ng.stopping.steps_reached(10))
         assert path.status == Status.CONVERGED
         assert path.steps < 3000
 
     def test_wall_clock(self) -> None:
-        assert self.run(ng.wall_clock(0.0)).steps == 1
+        assert self.run(ng.stopping.wall_clock(0.0)).steps == 1
 
     def test_steps_run_out(self) -> None:
-        path = self.run(ng.loss_below(0.0))
+        path = self.run(ng.stopping.loss_below(0.0))
         assert path.status == Status.STALLED
 
 

@@ -8,7 +8,7 @@ import torch
 import natgrad as ng
 from natgrad.errors import InvalidInputError
 from natgrad.flows.closed_forms import singular_times
-from natgrad.flows.trajectory import Status
+from natgrad.stopping import Status
 from tests.cases import MODELS, randn
 from tests.limits.data import separable
 
@@ -103,7 +103,7 @@ class TestStatus:
         x, y = logistic(3, 6)
         path = ng.integrate(
             ng.euclidean, ng.Bernoulli(), ng.Direct(), torch.zeros(6, dtype=torch.float64), (x, y),
-            until=ng.loss_below(1e-3) | ng.time_reached(1e9),
+            until=ng.stopping.loss_below(1e-3) | ng.stopping.time_reached(1e9),
         )  # fmt: skip
         assert path.status == Status.CONVERGED
         assert float(path.losses[-1]) <= 1e-3
@@ -164,7 +164,7 @@ class TestStatus:
         x, y = torch.eye(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
         path = ng.integrate(
             ng.natural, ng.Bernoulli(), ng.Direct(), torch.zeros(2).double(), (x, y),
-            until=ng.loss_below(-1.0),
+            until=ng.stopping.loss_below(-1.0),
         )  # fmt: skip
         assert path.status == Status.STALLED
         assert "overflows" in path.detail

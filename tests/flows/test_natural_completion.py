@@ -7,9 +7,9 @@ import natgrad as ng
 from natgrad.data.completion import low_rank
 from natgrad.errors import InvalidInputError
 from natgrad.flows import Status
+from natgrad.flows._methods.hypothesis_steps import natural_completion
+from natgrad.flows._methods.observed_natural import gauss_newton_completion
 from natgrad.flows.closed_forms import singular_times
-from natgrad.flows.gauss_newton import gauss_newton_completion
-from natgrad.flows.hypothesis_steps import natural_completion
 from tests.helpers import F64, assert_near, generator, positions, randn
 
 SUM = ng.Gaussian(reduction="sum")

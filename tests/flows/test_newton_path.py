@@ -7,10 +7,10 @@ from torch import Tensor
 
 import natgrad as ng
 from natgrad.errors import InvalidInputError
+from natgrad.flows._methods.newton_path import NewtonPath
 from natgrad.flows.closed_forms import natural_flow_of_logistic_regression
-from natgrad.flows.newton_path import NewtonPath
-from natgrad.flows.trajectory import Status
 from natgrad.limits import natural_flow
+from natgrad.stopping import Status
 from tests.helpers import F64, randn
 from tests.limits.data import deficient, not_separable, quasi, separable, signed
 

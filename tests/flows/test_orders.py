@@ -8,7 +8,7 @@ import torch
 
 import natgrad as ng
 from natgrad.flows import constant, midpoint
-from natgrad.flows.rosenbrock import rodas_step
+from natgrad.flows._methods.rosenbrock import rodas_step
 from tests.cases import MODELS, randn
 from tests.limits.data import separable
 
@@ -102,7 +102,9 @@ def test_descents_tend_to_the_flow(model, direction, rule, order) -> None:
     )
     gaps, ends = [], []
     for n in (12, 24):
-        path = ng.descend(*args, step=rule(0.3 / n), until=ng.steps_reached(n), save_every=n)
+        path = ng.descend(
+            *args, step=rule(0.3 / n), until=ng.stopping.steps_reached(n), save_every=n
+        )
         ends.append(ng.reference.flatten(path.final))
         gaps.append(float((ends[-1] - flow).norm() / flow.norm()))
     assert 2**order / 1.3 < gaps[0] / gaps[1] < 1.3 * 2**order

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from natgrad.flows.rkc import SpectralRadius, coefficients, local_error, rkc_step, stages
+from natgrad.flows._methods.rkc import SpectralRadius, coefficients, local_error, rkc_step, stages
 
 
 def linear(eigenvalue: float):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from natgrad.lab._store.store import Store
 from natgrad.lab.engines import Engine, start_engine
-from natgrad.lab.store import Store
 
 ROOT = Path(__file__).parents[2]
 

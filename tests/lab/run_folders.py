@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from natgrad.lab import figures
+from natgrad.lab._store.folder import RunFolder
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.claims import Claim, over_seeds
-from natgrad.lab.folder import RunFolder
+from natgrad.lab.claim import Claim, over_seeds
 
 SIZES = [250, 500, 1000, 2500]
 METHODS = ["EGD L=1", "EGD L=2", "EGD L=3", "NGD", "NGD population"]

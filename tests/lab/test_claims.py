@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from natgrad.errors import InvalidInputError
-from natgrad.lab.claims import Claim, finite, over_seeds
+from natgrad.lab.claim import Claim, finite, over_seeds
 
 
 def claim(value: float, relation: str, bound: object, **more: object) -> Claim:

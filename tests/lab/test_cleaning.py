@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from natgrad.lab.atomic import temporary_name
-from natgrad.lab.cells import Cell
-from natgrad.lab.cleaning import leftovers, remove
+from natgrad.lab._store.atomic import temporary_name
+from natgrad.lab._store.cleaning import leftovers, remove
+from natgrad.lab._store.store import Identity, Store, StoreWarning, encode, identify
+from natgrad.lab._sweep import Sweeper
+from natgrad.lab.cell import Cell
 from natgrad.lab.engines import Serial
 from natgrad.lab.failures import StoreError
-from natgrad.lab.store import Identity, Store, StoreWarning, encode, identify
-from natgrad.lab.sweep import Sweeper
 from tests.lab.toys import Draw, reduce
 
 
@@ -80,7 +80,7 @@ def test_only_temporary_files_without_a_writer_are_listed(tmp_path) -> None:
     mine = temporary_name(figure / "report.json")
     mine.write_text("being written")
     child = subprocess.run(
-        [sys.executable, "-c", "from natgrad.lab.atomic import *; import sys\n"
+        [sys.executable, "-c", "from natgrad.lab._store.atomic import *; import sys\n"
          "print(temporary_name(Path(sys.argv[1])))", str(figure / "config.toml")],
         capture_output=True, text=True, check=True,
     )  # fmt: skip

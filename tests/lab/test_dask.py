@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from natgrad.lab.cells import Cell
+from natgrad.lab._store.store import Store, identify
+from natgrad.lab._sweep import Sweeper
+from natgrad.lab.cell import Cell
 from natgrad.lab.engines import Engine, Job, Outcome, Serial, start_engine
 from natgrad.lab.failures import CellsFailedError, SchedulerError
-from natgrad.lab.store import Store, identify
-from natgrad.lab.sweep import Sweeper
 from tests.lab.conftest import ROOT, Cluster, until
 from tests.lab.toys import Draw, Trouble, misbehave, reduce
 
@@ -29,7 +29,7 @@ distributed = pytest.importorskip("distributed")
 import psutil  # noqa: E402  (distributed needs it)
 from distributed.comm import CommClosedError  # noqa: E402
 
-from natgrad.lab.engines.dask import Dask, _translate  # noqa: E402
+from natgrad.lab.engines._dask import Dask, _translate  # noqa: E402
 
 MATRICES = [Cell(reduce, Draw(60, seed), f"seed {seed}") for seed in range(12)]
 
@@ -104,10 +104,10 @@ def test_cancelled_cells_end_on_the_workers(engine, cluster, store, tmp_path) ->
 
 CLIENT = """
 import sys
-from natgrad.lab.cells import Cell
+from natgrad.lab.cell import Cell
 from natgrad.lab.engines import start_engine
-from natgrad.lab.store import Store
-from natgrad.lab.sweep import Sweeper
+from natgrad.lab._store.store import Store
+from natgrad.lab._sweep import Sweeper
 from tests.lab.toys import Trouble, misbehave
 
 address, folder = sys.argv[1:]

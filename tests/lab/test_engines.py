@@ -19,12 +19,13 @@ import torch
 
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.lab import engines
-from natgrad.lab.cells import Cell
-from natgrad.lab.engines import Engine, Job, Local, Outcome, Serial, spawner, start_engine
-from natgrad.lab.engines.child import Cancelled
-from natgrad.lab.engines.threads import one_thread
+from natgrad.lab._store.store import Store, decode, identify
+from natgrad.lab.cell import Cell
+from natgrad.lab.engines import Engine, Job, Local, Outcome, Serial, start_engine
+from natgrad.lab.engines import _spawner as spawner
+from natgrad.lab.engines._child import Cancelled
+from natgrad.lab.engines._threads import one_thread
 from natgrad.lab.failures import StoreError, WorkerError
-from natgrad.lab.store import Store, decode, identify
 from tests.lab.conftest import ROOT, until
 from tests.lab.toys import Draw, Trouble, misbehave, reduce
 
@@ -283,9 +284,9 @@ def alive(pid: int) -> bool:
 
 PARENT = """
 import sys, time
-from natgrad.lab.cells import Cell
+from natgrad.lab.cell import Cell
 from natgrad.lab.engines import Job, start_engine
-from natgrad.lab.store import Store, identify
+from natgrad.lab._store.store import Store, identify
 from tests.lab.toys import Trouble, misbehave
 
 engine = start_engine(sys.argv[1], workers=2)
@@ -321,10 +322,10 @@ def _children_of(pid: int) -> list[int]:
 SCRIPT = """
 from dataclasses import dataclass
 import numpy as np
-from natgrad.lab.cells import Cell
+from natgrad.lab.cell import Cell
 from natgrad.lab.engines import Local
-from natgrad.lab.store import Store
-from natgrad.lab.sweep import Sweeper
+from natgrad.lab._store.store import Store
+from natgrad.lab._sweep import Sweeper
 
 @dataclass(frozen=True)
 class Config:
@@ -381,7 +382,7 @@ def test_engines_by_name() -> None:
 
 def test_a_missing_dask_is_reported_with_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "natgrad.lab.engines.dask", raising=False)
+    monkeypatch.delitem(sys.modules, "natgrad.lab.engines._dask", raising=False)
     monkeypatch.delattr(engines, "dask", raising=False)
     with pytest.raises(UnsupportedError, match=r"pip install 'natgrad\[dask\]'"):
         start_engine("dask")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from natgrad.lab import environment as module
-from natgrad.lab.environment import environment, revision
+from natgrad.lab import _environment as module
+from natgrad.lab._environment import environment, revision
 
 
 def test_the_environment_names_versions_and_machine() -> None:

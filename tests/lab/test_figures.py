@@ -203,6 +203,6 @@ def test_the_style_ends_with_its_block_and_heeds_no_settings_of_the_reader() -> 
 
 
 def test_matplotlib_waits_until_it_is_used() -> None:
-    code = "import sys, natgrad.lab.figures, natgrad.lab.folder, natgrad.lab.report\n"
+    code = "import sys, natgrad.lab.figures, natgrad.lab._store.folder, natgrad.lab.report\n"
     code += "sys.exit(sum(m in sys.modules for m in ('matplotlib', 'jinja2')))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

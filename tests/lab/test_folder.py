@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from natgrad.errors import InvalidInputError
-from natgrad.lab import config_file, folder
+from natgrad.lab._store import config_file, folder
+from natgrad.lab._store.folder import RunFolder, plain
 from natgrad.lab.failures import Failure, StoreError
-from natgrad.lab.folder import RunFolder, plain
 from tests.lab.run_folders import Toy, toy_arrays, write_run
 
 

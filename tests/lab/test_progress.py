@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from natgrad.lab import progress
-from natgrad.lab.formats import duration
-from natgrad.lab.progress import Reporter, Tally
+from natgrad.lab import _progress as progress
+from natgrad.lab._formats import duration
+from natgrad.lab._progress import Reporter, Tally
 
 
 class Clock:

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from natgrad.errors import InvalidInputError, NatgradError
-from natgrad.lab import config_file
+from natgrad.lab._store import config_file
+from natgrad.lab._store.folder import RunFolder
+from natgrad.lab._store.reading import read_json, read_toml
+from natgrad.lab._store.store import CorruptError, decode
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import canonical
-from natgrad.lab.folder import RunFolder
-from natgrad.lab.reading import read_json, read_toml
+from natgrad.lab.cell import canonical
 from natgrad.lab.report import write_report
-from natgrad.lab.store import CorruptError, decode
 from tests.lab.run_folders import Toy, one_picture, write_run
 
 DEEP = {

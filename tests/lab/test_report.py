@@ -16,10 +16,12 @@ import pytest
 import tyro
 
 from natgrad.errors import InvalidInputError
-from natgrad.lab import figures, formats, registry
+from natgrad.lab import _formats as formats
+from natgrad.lab import figures, registry
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.report import entries, write_report
-from natgrad.lab.report.command import command
+from natgrad.lab.report import _entries as entries
+from natgrad.lab.report import write_report
+from natgrad.lab.report._command import command
 from tests.lab.run_folders import Toy, toy_arrays, write_run
 
 VOID = {"meta", "link", "img"}

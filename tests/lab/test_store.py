@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 from natgrad.errors import InvalidInputError
-from natgrad.lab import atomic
-from natgrad.lab.atomic import is_abandoned, is_temporary, temporary_name, write_bytes, write_text
-from natgrad.lab.cells import Cell
-from natgrad.lab.failures import StoreError
-from natgrad.lab.store import (
+from natgrad.lab._store import atomic
+from natgrad.lab._store.atomic import (
+    is_abandoned,
+    is_temporary,
+    temporary_name,
+    write_bytes,
+    write_text,
+)
+from natgrad.lab._store.store import (
     CorruptError,
     Identity,
     Store,
@@ -25,6 +29,8 @@ from natgrad.lab.store import (
     identify,
     shared,
 )
+from natgrad.lab.cell import Cell
+from natgrad.lab.failures import StoreError
 from tests.lab.toys import Draw, reduce
 
 IDENTITY = Identity("module:function", '{"x":1.0}', "sources", "2.13.0")

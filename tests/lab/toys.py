@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
-from natgrad.lab.claims import Claim, over_seeds
+from natgrad.lab.cell import Cell, Result
+from natgrad.lab.claim import Claim, over_seeds
 from natgrad.lab.experiment import Experiment, Sweep
 from natgrad.lab.registry import register
 

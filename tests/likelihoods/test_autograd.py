@@ -6,7 +6,7 @@ from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch.nn.functional import cross_entropy
 
 from natgrad import Bernoulli, Categorical
-from natgrad.likelihoods.softmax import covary, softmax
+from natgrad.likelihoods._softmax import covary, softmax
 from tests.helpers import F64, assert_near, randn
 
 Y = torch.tensor([0, 2, 1, 3, 3])

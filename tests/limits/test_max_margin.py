@@ -9,8 +9,8 @@ from sklearn.svm import LinearSVC
 
 from natgrad.errors import UnsupportedError
 from natgrad.limits import SeparabilityError, max_margin
-from natgrad.limits.interior import interior_point
-from natgrad.limits.programs import OneNorm
+from natgrad.limits._solvers.interior import interior_point
+from natgrad.limits._solvers.programs import OneNorm
 from tests.helpers import DTYPES, F64, assert_near, pinv, randn
 from tests.limits.data import deficient, not_separable, quasi, separable, signed
 

@@ -5,7 +5,7 @@ import torch
 
 from natgrad.diagnostics import angle
 from natgrad.limits import SeparabilityError, natural_flow, separability
-from natgrad.limits.highs import least_cost
+from natgrad.limits._solvers.highs import least_cost
 from tests.helpers import DTYPES, F64, assert_near, pinv, randn
 from tests.limits.data import (
     deficient,
@@ -160,7 +160,7 @@ def test_full_size(n):
 def test_rows_that_the_interior_point_missed_are_found(monkeypatch, missed):
     x, y = separable(60, 8)
     expected = natural_flow(x, y)
-    module = importlib.import_module("natgrad.limits.natural_flow")
+    module = importlib.import_module("natgrad.limits._natural_flow")
     solve = module._by_interior
 
     def careless(a, c):
@@ -188,7 +188,7 @@ def test_rows_that_the_interior_point_missed_are_found(monkeypatch, missed):
 def test_highs_answers_where_the_interior_point_does_not(monkeypatch):
     x, y = separable(40, 6)
     expected = natural_flow(x, y)
-    module = importlib.import_module("natgrad.limits.natural_flow")
+    module = importlib.import_module("natgrad.limits._natural_flow")
     monkeypatch.setattr(module, "_by_interior", lambda a, c: None)
     limit = natural_flow(x, y)
     assert (limit.solver, limit.unique) == ("HiGHS", True)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from natgrad.errors import ConvergenceError
 from natgrad.linalg import kronecker_lstsq, reachable
-from natgrad.parametrizations.products import partial_products
+from natgrad.parametrizations._products.lift import partial_products
 from tests.helpers import F64, assert_near, chain, kron, orthonormal, pinv, randn
 
 WIDTHS = {

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from natgrad.linalg.pivoted_qr import pivoted_qr
+from natgrad.linalg._pivoted_qr import pivoted_qr
 from tests.helpers import DTYPES, assert_near, pinv, randn, with_spectrum
 
 SPECTRA = {

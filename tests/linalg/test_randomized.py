@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from natgrad.errors import InvalidInputError, NonFiniteError, ShapeError
-from natgrad.linalg.randomized import randomized_pinv
+from natgrad.linalg._randomized import randomized_pinv
 from tests.helpers import F64, assert_near, randn
 
 

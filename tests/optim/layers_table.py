@@ -6,7 +6,7 @@
 import re
 from pathlib import Path
 
-from natgrad.optim.coverage import KINDS
+from natgrad.optim._layers.coverage import KINDS
 from tests.optim import test_attention, test_capture, test_factors, test_layers
 
 PAGE = Path(__file__).parents[2] / "docs" / "optimizer.md"

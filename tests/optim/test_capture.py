@@ -26,7 +26,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from natgrad import Categorical, Gaussian
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError, UnsupportedError
 from natgrad.optim import NGD, EqualShare, Factors, UncoveredWarning
-from natgrad.optim.coverage import cover
+from natgrad.optim._layers.coverage import cover
 from tests.helpers import F64, assert_near, randn
 from tests.optim.nets import (
     backward,

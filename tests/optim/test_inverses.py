@@ -7,8 +7,9 @@ from torch import Tensor
 from natgrad import Gaussian
 from natgrad.errors import RankDeficientError
 from natgrad.optim import NGD
-from natgrad.optim.factors import Factor
-from natgrad.optim.inverses import (
+from natgrad.optim._curvature.factor import Factor
+from natgrad.optim._curvature.gram import Gram, add_gram, symmetric
+from natgrad.optim._curvature.inverse import (
     Dense,
     Row,
     by_cholesky,
@@ -17,8 +18,7 @@ from natgrad.optim.inverses import (
     by_woodbury,
     corrected,
 )
-from natgrad.optim.keeper import Keeper
-from natgrad.optim.moments import Gram, add_gram, symmetric
+from natgrad.optim._curvature.keeper import Keeper
 from tests.helpers import F64, assert_near, pinv, randn
 from tests.optim.nets import backward, mlp, seeded, train
 

@@ -9,7 +9,7 @@ from torch.nn import Linear
 from natgrad import Categorical, Gaussian, Network, reference
 from natgrad.errors import UnsupportedError
 from natgrad.optim import NGD, EqualShare, Factors
-from natgrad.optim.conjugate_gradients import solve
+from natgrad.optim._curvature.conjugate_gradients import solve
 from tests.helpers import F64, assert_near, generator, randn
 from tests.optim.nets import (
     backward,

@@ -7,7 +7,7 @@ from torch.nn import Linear, Module
 
 from natgrad import Categorical
 from natgrad.optim import NGD, Quadratic
-from natgrad.optim.replay import Replay
+from natgrad.optim._capture.replay import Replay
 from tests.helpers import generator, randn
 from tests.optim.nets import seeded
 

@@ -22,11 +22,11 @@ from natgrad import (
 )
 from natgrad.errors import InvalidInputError, NonFiniteError
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, Quadratic, Scheduled
+from natgrad.optim._direction import Direction, Part
+from natgrad.optim._trial import Trial
 from natgrad.optim.damping import ridges
-from natgrad.optim.direction import Direction, Part
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.steplength import QuadraticModel
-from natgrad.optim.trial import Trial
+from natgrad.optim.step_length import QuadraticModel
 from tests.helpers import F64, assert_near, generator, pinv, randn
 from tests.optim.nets import (
     backward,

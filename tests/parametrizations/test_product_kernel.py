@@ -3,7 +3,7 @@ import torch
 
 import natgrad as ng
 from natgrad.errors import ConvergenceError, RankDeficientError
-from natgrad.parametrizations.product_kernel import ProductKernel, conjugate_gradients
+from natgrad.parametrizations._products.kernel import ProductKernel, conjugate_gradients
 from tests.helpers import F64, assert_near, chain, generator, positions, randn, with_spectrum
 
 SHAPES = {2: (5, 6, 4), 3: (5, 4, 6, 5), 4: (4, 5, 5, 4, 6)}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import natgrad as ng
 from natgrad import reference
-from natgrad.fisher import Fisher
+from natgrad.directions._fisher import Fisher
 from natgrad.likelihoods import Root, Whitened
 from tests.poison_calls.common import (
     add,
@@ -216,7 +216,7 @@ add_method(
     lambda: {"likelihood": ng.Bernoulli(), "beta": real(2), "d": real(2, seed=1)},
 )
 add(
-    "natgrad.fisher.Fisher",
+    "natgrad.Fisher",
     Fisher,
     lambda: {
         "likelihood": ng.Gaussian(),
@@ -225,9 +225,9 @@ add(
         "x": x(),
     },
 )
-add_method("natgrad.fisher.Fisher.block", fisher_of, lambda: {"i": 1, "j": 2})
-add_method("natgrad.fisher.Fisher.inverse_block", fisher_of, lambda: {"i": 1, "j": 2})
-add_method("natgrad.fisher.Fisher.matvec", fisher_of, lambda: {"v": _DEEP[1]()})
+add_method("natgrad.Fisher.block", fisher_of, lambda: {"i": 1, "j": 2})
+add_method("natgrad.Fisher.inverse_block", fisher_of, lambda: {"i": 1, "j": 2})
+add_method("natgrad.Fisher.matvec", fisher_of, lambda: {"v": _DEEP[1]()})
 
 
 def _kernel() -> dict[str, Any]:

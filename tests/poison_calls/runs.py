@@ -55,12 +55,12 @@ add(
         "damping": 0.1,
     },
 )
-add("natgrad.direction_settled", ng.direction_settled, lambda: {"tolerance": 0.1})
-add("natgrad.loss_below", ng.loss_below, lambda: {"bound": 0.1})
-add("natgrad.margin_above", ng.margin_above, lambda: {"bound": 0.1})
-add("natgrad.steps_reached", ng.steps_reached, lambda: {"n": 2})
-add("natgrad.time_reached", ng.time_reached, lambda: {"t": 0.1})
-add("natgrad.wall_clock", ng.wall_clock, lambda: {"seconds": 0.1})
+add("natgrad.stopping.direction_settled", ng.stopping.direction_settled, lambda: {"tolerance": 0.1})
+add("natgrad.stopping.loss_below", ng.stopping.loss_below, lambda: {"bound": 0.1})
+add("natgrad.stopping.margin_above", ng.stopping.margin_above, lambda: {"bound": 0.1})
+add("natgrad.stopping.steps_reached", ng.stopping.steps_reached, lambda: {"n": 2})
+add("natgrad.stopping.time_reached", ng.stopping.time_reached, lambda: {"t": 0.1})
+add("natgrad.stopping.wall_clock", ng.stopping.wall_clock, lambda: {"seconds": 0.1})
 add("natgrad.flows.constant", flows.constant, lambda: {"size": 0.1})
 add("natgrad.flows.midpoint", flows.midpoint, lambda: {"size": 0.1})
 add("natgrad.flows.normalized", flows.normalized, lambda: {"size": 0.1, "grow": 1.1, "shrink": 0.5})

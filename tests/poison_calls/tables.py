@@ -10,7 +10,8 @@ import torch
 
 import natgrad as ng
 from natgrad import data
-from natgrad.data import fashion, files, mnist, separable, tables, teachers, text, triples
+from natgrad.data import _files as files
+from natgrad.data import fashion, mnist, separable, tables, teachers, text, triples
 from natgrad.data.completion import low_rank
 from tests.poison_calls.common import (
     add,
@@ -133,12 +134,12 @@ add(
 )
 for _method in ("digest_of", "existing", "csv_lines"):
     add(
-        f"natgrad.data.files.{_method}",
+        f"natgrad.data._files.{_method}",
         getattr(files, _method),
         lambda: {"path": Path(_file("a.csv", "a,b\n1,2\n"))},
     )
-add("natgrad.data.files.is_parquet", files.is_parquet, lambda: {"path": Path("a.csv")})
-add("natgrad.data.files.is_missing", files.is_missing, lambda: {"value": "x"})
+add("natgrad.data._files.is_parquet", files.is_parquet, lambda: {"path": Path("a.csv")})
+add("natgrad.data._files.is_missing", files.is_missing, lambda: {"value": "x"})
 
 
 def _parquet() -> Path:
@@ -151,7 +152,7 @@ def _parquet() -> Path:
     return path
 
 
-add("natgrad.data.files.parquet_table", files.parquet_table, lambda: {"path": _parquet()})
+add("natgrad.data._files.parquet_table", files.parquet_table, lambda: {"path": _parquet()})
 
 
 # Whole comparisons --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import FrameType
 
 from natgrad import __version__
-from natgrad.cli.console import complain
+from natgrad.cli._console import complain
 from natgrad.errors import NatgradError
 
 # What each command is for; its module has the same name, but for `list`, which is a built-in.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad._checks import describe, instance
-from natgrad.data.files import csv_lines, existing, is_missing, is_parquet, parquet_table
+from natgrad.data._files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import DtypeError, InvalidInputError, LabelError
 
 Columns = Mapping[str, Sequence[Any]]

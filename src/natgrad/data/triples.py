@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import dense, describe, instance
-from natgrad.data.files import csv_lines, existing, is_missing, is_parquet, parquet_table
+from natgrad.data._files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import DtypeError, InvalidInputError
 
 _NAMES = ("row", "column", "value")

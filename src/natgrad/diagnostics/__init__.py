@@ -3,12 +3,12 @@
 All functions take leading dimensions, so that the saved states of a trajectory go in at once.
 """
 
-from natgrad.diagnostics.accuracy import gaussian_accuracy
-from natgrad.diagnostics.angles import angle, cosine, distance_to_limits
-from natgrad.diagnostics.conserved import balancedness, off_span
-from natgrad.diagnostics.margin import margin, normalized_margins
-from natgrad.diagnostics.rank import effective_rank, numerical_rank, trace_norm
-from natgrad.diagnostics.support import SupportRecovery, support_recovery
+from natgrad.diagnostics._accuracy import gaussian_accuracy
+from natgrad.diagnostics._angles import angle, cosine, distance_to_limits
+from natgrad.diagnostics._conserved import balancedness, off_span
+from natgrad.diagnostics._margin import margin, normalized_margins
+from natgrad.diagnostics._rank import effective_rank, numerical_rank, trace_norm
+from natgrad.diagnostics._support import SupportRecovery, support_recovery
 
 __all__ = [
     "SupportRecovery",

@@ -1,8 +1,20 @@
-"""Directions to move along: the Euclidean and the natural gradient."""
+"""Directions to move along, the Fisher they stand on, and the kernels they leave."""
 
-from natgrad.directions.euclidean import euclidean
-from natgrad.directions.fisher_inputs import FisherOver, GaussianInputs
-from natgrad.directions.natural import natural
+from natgrad.directions._euclidean import euclidean
+from natgrad.directions._fisher import Fisher
+from natgrad.directions._kernels import natural_ntk, ntk
+from natgrad.directions._natural import natural
+from natgrad.directions.fisher_over import FisherOver, GaussianInputs
 from natgrad.directions.selection import LayerShares, Selection
 
-__all__ = ["FisherOver", "GaussianInputs", "LayerShares", "Selection", "euclidean", "natural"]
+__all__ = [
+    "Fisher",
+    "FisherOver",
+    "GaussianInputs",
+    "LayerShares",
+    "Selection",
+    "euclidean",
+    "natural",
+    "natural_ntk",
+    "ntk",
+]

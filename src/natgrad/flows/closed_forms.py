@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import number, same_kind, tensor
-from natgrad.directions.batch import check_problem
+from natgrad.directions._batch import check_problem
 from natgrad.errors import ShapeError
-from natgrad.flows.logistic_flow import LogisticFlow, natural_logits
-from natgrad.flows.recorder import check_times
-from natgrad.flows.trajectory import Status, Trajectory
+from natgrad.flows._methods.logistic import LogisticFlow, natural_logits
+from natgrad.flows._recorder import check_times
+from natgrad.flows.trajectory import Trajectory
 from natgrad.likelihoods import Bernoulli
 from natgrad.parametrizations import Direct
+from natgrad.stopping import Status
 
 __all__ = [
     "deep_linear_total",

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic
 
@@ -12,22 +11,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from natgrad._checks import path as as_path
+from natgrad._checksum import Raw, checksum, verify
 from natgrad.errors import InvalidInputError
-from natgrad.lab.checksum import Raw, checksum, verify
 from natgrad.parametrizations.base import P, Params, leaves, rebuild
+from natgrad.stopping import Status
 
 _FORMAT = "natgrad trajectory 2"
 _WITHOUT_CHECKSUM = "natgrad trajectory 1"  # what natgrad 0.1 wrote
-
-
-class Status(StrEnum):
-    """Why a trajectory ended."""
-
-    CONVERGED = "converged"
-    TIME_REACHED = "time reached"
-    STALLED = "stalled"
-    SINGULAR = "singular"
-    DIVERGED = "diverged"
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from natgrad._checks import dense, describe, instance, nearest
 from natgrad._checks import path as as_path
+from natgrad._checksum import DTYPES, checksum, raw, verify
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
-from natgrad.lab.checksum import DTYPES, checksum, raw, verify
 from natgrad.lab.failures import StoreError
 
 _FORMAT = "natgrad arrays 2"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
-from natgrad.lab.claims import Claim
+from natgrad.lab.cell import Cell, Result
+from natgrad.lab.claim import Claim
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

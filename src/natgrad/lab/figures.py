@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import InvalidInputError, ShapeError
-from natgrad.lab.atomic import write_bytes
+from natgrad.lab._store.atomic import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

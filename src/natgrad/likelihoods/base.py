@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from natgrad.errors import DeviceError, DtypeError, InvalidInputError, ShapeError
-from natgrad.linalg.lstsq import require_finite
+from natgrad.linalg._lstsq import require_finite
 
 Reduction = Literal["mean", "sum"]
 """How the losses of single data are reduced: over data only, outputs always sum."""

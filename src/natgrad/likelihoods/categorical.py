@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import DtypeError, LabelError, ShapeError, VelocityOverflowError
+from natgrad.likelihoods._softmax import by_rows, covary, exponentials, has_tangent, softmax
 from natgrad.likelihoods.base import Likelihood, Root, flatten_outputs, like_torch, wide
-from natgrad.likelihoods.softmax import by_rows, covary, exponentials, has_tangent, softmax
 
 
 class Categorical(Likelihood):

@@ -16,7 +16,7 @@ from natgrad.likelihoods.base import (
     wide,
 )
 from natgrad.linalg import cholesky
-from natgrad.linalg.cholesky import check_covariance
+from natgrad.linalg._cholesky import check_covariance
 
 
 class Gaussian(Likelihood):

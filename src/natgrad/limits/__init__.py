@@ -1,11 +1,11 @@
 """Where trajectories must end, each by a solver of another kind and with a certificate."""
 
-from natgrad.limits.least_squares import basis_pursuit, least_squares
-from natgrad.limits.max_margin import max_margin
-from natgrad.limits.natural_flow import natural_flow
-from natgrad.limits.nuclear_norm import nuclear_norm
-from natgrad.limits.result import Limit
-from natgrad.limits.separability import Separability, SeparabilityError, separability
+from natgrad.limits._least_squares import basis_pursuit, least_squares
+from natgrad.limits._max_margin import max_margin
+from natgrad.limits._natural_flow import natural_flow
+from natgrad.limits._nuclear_norm import nuclear_norm
+from natgrad.limits._result import Limit
+from natgrad.limits._separability import Separability, SeparabilityError, separability
 
 __all__ = [
     "Limit",

@@ -1,9 +1,9 @@
 """Dense kernels that know no learning: least squares, graded weights, Kronecker sums."""
 
-from natgrad.linalg.cholesky import cholesky
-from natgrad.linalg.graded import graded_fisher_solve, graded_lstsq
-from natgrad.linalg.kronecker import kronecker_lstsq, reachable
-from natgrad.linalg.lstsq import LeastSquares, default_rtol, lstsq, widen
+from natgrad.linalg._cholesky import cholesky
+from natgrad.linalg._graded import graded_fisher_solve, graded_lstsq
+from natgrad.linalg._kronecker import kronecker_lstsq, reachable
+from natgrad.linalg._lstsq import LeastSquares, default_rtol, lstsq, widen
 
 __all__ = [
     "LeastSquares",

@@ -1,13 +1,13 @@
 """Natural gradient descent as a `torch.optim.Optimizer`."""
 
-from natgrad.optim.coverage import UncoveredWarning
+from natgrad.optim._curvature.factor import Factors
+from natgrad.optim._diagnose import Diagnosis, diagnose
+from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.damping import Adaptive, Fixed, Scheduled
-from natgrad.optim.diagnose import Diagnosis, diagnose
-from natgrad.optim.factors import Factors
 from natgrad.optim.ngd import NGD
-from natgrad.optim.precondition import Preconditioner
+from natgrad.optim.preconditioner import Preconditioner
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.steplength import EqualShare, PerLayer, Quadratic
+from natgrad.optim.step_length import EqualShare, PerLayer, Quadratic
 
 __all__ = [
     "NGD",

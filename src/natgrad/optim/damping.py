@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from natgrad._checks import function, integer, number
 from natgrad.errors import InvalidInputError
-from natgrad.optim.arguments import keep, literal, options
+from natgrad.optim._arguments import keep, literal, options
 
 Split = Literal["pi", "equal"]
 """`equal`: √λ on both factors, as (20). `pi`: √λ π and √λ/π, π² the ratio of the factors' mean

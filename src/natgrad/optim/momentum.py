@@ -10,7 +10,7 @@ from torch import Tensor
 
 from natgrad._checks import ALL_FLOATS, integer, tensor
 from natgrad.errors import InvalidInputError
-from natgrad.optim.states import entries, real
+from natgrad.optim._states import entries, real
 
 # Weight of the latest length in the average that steps may not exceed.
 _LATEST = 0.1

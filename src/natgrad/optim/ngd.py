@@ -13,23 +13,23 @@ from torch.nn import Module
 from natgrad._checks import function, integer, number, refuse_unknown
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
-from natgrad.optim.adaptation import Adaptation
-from natgrad.optim.arguments import check_generator, named, trainable
-from natgrad.optim.averaging import Backup, WeightAverage
-from natgrad.optim.batch import Batch
-from natgrad.optim.build import Method, as_damping, as_factors, as_step_length, check_options
-from natgrad.optim.core import Core
+from natgrad.optim._adaptation import Adaptation
+from natgrad.optim._arguments import check_generator, named, trainable
+from natgrad.optim._averaging import Backup, WeightAverage
+from natgrad.optim._build import Method, as_damping, as_factors, as_step_length, check_options
+from natgrad.optim._capture.batch import Batch
+from natgrad.optim._core import Core
+from natgrad.optim._curvature.factor import Factors
+from natgrad.optim._curvature.inverse import Solver
+from natgrad.optim._grad_scaler import unscaled
+from natgrad.optim._groups import decay, divide, rates
+from natgrad.optim._ruler import Ruler
+from natgrad.optim._states import check_whole, checked
+from natgrad.optim._trial import Closure, Trial, mean_loss
 from natgrad.optim.damping import Adaptive, Damping
-from natgrad.optim.factors import Factors
-from natgrad.optim.groups import decay, divide, rates
-from natgrad.optim.inverses import Solver
 from natgrad.optim.momentum import Momentum
-from natgrad.optim.ruler import Ruler
-from natgrad.optim.scaling import unscaled
-from natgrad.optim.states import check_whole, checked
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.steplength import EqualShare, StepLength
-from natgrad.optim.trial import Closure, Trial, mean_loss
+from natgrad.optim.step_length import EqualShare, StepLength
 
 
 class NGD(torch.optim.Optimizer):

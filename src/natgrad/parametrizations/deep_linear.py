@@ -7,7 +7,18 @@ from torch import Tensor
 
 from natgrad._checks import describe, instance, integer, integers, number, numbers
 from natgrad.errors import InvalidInputError, ShapeError
-from natgrad.linalg.kronecker import Factor
+from natgrad.linalg._kronecker import Factor
+from natgrad.parametrizations._products.lift import (
+    Lift,
+    check_factors,
+    flattening,
+    partial_products,
+    product,
+    pull,
+    push,
+    random_orthogonal,
+    refuse_unreachable,
+)
 from natgrad.parametrizations.base import (
     Design,
     LinearHypothesis,
@@ -20,17 +31,6 @@ from natgrad.parametrizations.base import (
     detach,
 )
 from natgrad.parametrizations.guard import guarded
-from natgrad.parametrizations.products import (
-    Lift,
-    check_factors,
-    flattening,
-    partial_products,
-    product,
-    pull,
-    push,
-    random_orthogonal,
-    refuse_unreachable,
-)
 
 
 class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):

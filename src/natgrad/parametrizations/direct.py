@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import DtypeError, ShapeError
+from natgrad.parametrizations._products.entries import are_entries, check_entries, gather, scatter
 from natgrad.parametrizations.base import (
     DefaultFisher,
     Design,
@@ -14,7 +15,6 @@ from natgrad.parametrizations.base import (
     check_leaves,
     check_lift,
 )
-from natgrad.parametrizations.entries import are_entries, check_entries, gather, scatter
 
 
 class Direct(LinearHypothesis[Tensor]):

@@ -8,6 +8,19 @@ from torch import Tensor
 
 from natgrad._checks import describe, integer, number
 from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.parametrizations._products.entries import check_entries, gather, scatter
+from natgrad.parametrizations._products.lift import (
+    Lift,
+    check_factors,
+    flattening,
+    partial_products,
+    product,
+    pull,
+    push,
+    random_orthogonal,
+    refuse_rounding,
+    refuse_unreachable,
+)
 from natgrad.parametrizations.base import (
     DefaultFisher,
     Design,
@@ -21,20 +34,7 @@ from natgrad.parametrizations.base import (
     check_size,
     detach,
 )
-from natgrad.parametrizations.entries import check_entries, gather, scatter
 from natgrad.parametrizations.guard import guarded
-from natgrad.parametrizations.products import (
-    Lift,
-    check_factors,
-    flattening,
-    partial_products,
-    product,
-    pull,
-    push,
-    random_orthogonal,
-    refuse_rounding,
-    refuse_unreachable,
-)
 
 
 class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):

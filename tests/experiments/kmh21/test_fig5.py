@@ -11,7 +11,7 @@ from natgrad.experiments.kmh21 import fig5_further_cells as further
 from natgrad.experiments.kmh21.fig5 import EXPERIMENT, Fig5
 from natgrad.experiments.kmh21.fig5_statistics import loop_over_flow, rank_tests, start_effect
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import canonical
+from natgrad.lab.cell import canonical
 
 SMOKE = EXPERIMENT.presets["smoke"]
 TASK = cells.Task(size=20, rank=2, observed=200, seed=0)

@@ -10,7 +10,7 @@ from natgrad.directions import GaussianInputs, natural
 from natgrad.experiments.kmh21 import separable_cells as cells
 from natgrad.experiments.kmh21 import separable_variants as variants
 from natgrad.flows import descend, integrate, steps_reached
-from natgrad.flows.layers import Layers
+from natgrad.flows._methods.dual_layers import Layers
 from natgrad.likelihoods import Bernoulli
 from natgrad.limits import max_margin
 from natgrad.parametrizations import Diagonal, Direct

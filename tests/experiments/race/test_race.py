@@ -19,8 +19,8 @@ from natgrad.experiments.race.record import page, record
 from natgrad.experiments.race.settings import Settings
 from natgrad.experiments.race.targets import against, best_peer, claims, defeats, missed
 from natgrad.experiments.race.training import Run
+from natgrad.lab._store.sources import closure
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.sources import closure
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from torch.nn import Linear, Module, Sequential, Tanh
 from natgrad.data import mnist, shipped
 from natgrad.experiments.blh18 import contest
 from natgrad.experiments.blh18.contest import Contestant, Rule, Step
-from natgrad.lab.cells import Result
-from natgrad.lab.environment import cores
+from natgrad.lab._environment import cores
+from natgrad.lab.cell import Result
 from natgrad.likelihoods import Gaussian
 from natgrad.optim import NGD
 

@@ -19,7 +19,7 @@ from torch.nn.functional import mse_loss
 from torch.optim import Optimizer
 
 from natgrad.errors import NonFiniteError
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 from natgrad.likelihoods import Gaussian
 from natgrad.optim import NGD
 

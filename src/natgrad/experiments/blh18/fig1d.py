@@ -11,8 +11,8 @@ from natgrad.experiments.blh18 import autoencoder_cells as cells
 from natgrad.experiments.blh18 import fig1d_claims, tuning
 from natgrad.experiments.blh18.contest import Rule
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
-from natgrad.lab.claims import Claim
+from natgrad.lab.cell import Cell, Result
+from natgrad.lab.claim import Claim
 from natgrad.lab.experiment import Experiment, Sweep
 from natgrad.lab.registry import register
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from natgrad.experiments.blh18.autoencoder_cells import DEFAULT, KNOWN, PUBLISHED, widths
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.claims import Claim, over_seeds
+from natgrad.lab.claim import Claim, over_seeds
 from natgrad.lab.experiment import PRESETS
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from natgrad.experiments.blh18.contest import Rule
 from natgrad.experiments.blh18.linear_claims import Promise
 from natgrad.experiments.blh18.problems import Problem
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell
-from natgrad.lab.claims import Claim
+from natgrad.lab.cell import Cell
+from natgrad.lab.claim import Claim
 from natgrad.lab.experiment import Experiment, Preset, Sweep
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from natgrad.data.teachers import orthogonal_factors, teach
 from natgrad.experiments.blh18 import contest
 from natgrad.experiments.blh18.contest import Contestant, Rule, Step
 from natgrad.experiments.blh18.problems import Problem, linear_network, make, powered_factors
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 from natgrad.likelihoods import Gaussian
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, PerLayer
 

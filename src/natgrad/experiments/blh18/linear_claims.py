@@ -11,7 +11,7 @@ import numpy.typing as npt
 from natgrad.experiments.blh18.linear_cells import BEST, DEFAULT, PUBLISHED
 from natgrad.experiments.blh18.problems import shares
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.claims import Claim, over_seeds
+from natgrad.lab.claim import Claim, over_seeds
 from natgrad.lab.experiment import PRESETS
 
 if TYPE_CHECKING:

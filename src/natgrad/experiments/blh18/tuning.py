@@ -11,7 +11,7 @@ from torch import Tensor
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.blh18.contest import MOMENTUM, Rule
 from natgrad.experiments.blh18.problems import Problem, make
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 
 _BETA = (0.9, 0.999)  # of Adam
 _EPSILON = 1e-8

@@ -11,14 +11,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from natgrad.data.files import digest_of
+from natgrad.data._files import digest_of
 from natgrad.data.tables import Columns, Labelled, labelled, matching, read_columns
 from natgrad.diagnostics import margin
 from natgrad.directions import euclidean, natural
 from natgrad.errors import ConvergenceError, InvalidInputError
 from natgrad.flows import Status, Trajectory, integrate
 from natgrad.flows.closed_forms import natural_flow_of_logistic_regression
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 from natgrad.likelihoods import Bernoulli
 from natgrad.limits import (
     SeparabilityError,

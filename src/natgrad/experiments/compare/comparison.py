@@ -13,10 +13,10 @@ from torch import Tensor
 
 from natgrad._checks import dense, describe, refuse_unknown
 from natgrad._checks import path as as_path
-from natgrad.data.files import digest_of
+from natgrad.data._files import digest_of
 from natgrad.data.tables import Labelled, as_label, labelled
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
-from natgrad.experiments.arguments import column, several
+from natgrad.experiments._arguments import column, several
 from natgrad.experiments.compare import cells
 from natgrad.experiments.compare.experiment import OPTIONS, Compare, compute, experiment, notes
 from natgrad.lab.arrays import Arrays

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from natgrad._checks import flag, integer, number, refuse_unknown
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.arguments import DEEPEST, integers
+from natgrad.experiments._arguments import DEEPEST, integers
 from natgrad.experiments.compare import cells
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
-from natgrad.lab.claims import Claim
+from natgrad.lab.cell import Cell, Result
+from natgrad.lab.claim import Claim
 from natgrad.lab.experiment import PRESETS, Experiment, Sweep
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from natgrad.experiments.complete.fitting import Entries
-from natgrad.flows.observed import Residual, residual
+from natgrad.flows._methods.observed import Residual, residual
 
 _ITERATIONS = 300
 _CHANGE = 3e-4

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import integer, number
-from natgrad.data.files import digest_of
+from natgrad.data._files import digest_of
 from natgrad.data.triples import Triples, index_table, read_table, within
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete.baselines import SoftImpute, penalties

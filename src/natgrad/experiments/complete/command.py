@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from natgrad.data.files import digest_of
+from natgrad.data._files import digest_of
 from natgrad.experiments.complete.cells import Data
 from natgrad.experiments.complete.completed import Completed, check_target, completed
 from natgrad.experiments.complete.experiment import experiment
 from natgrad.experiments.complete.fitting import Centring
+from natgrad.lab._run import Request, run
+from natgrad.lab._store.folder import RunFolder
+from natgrad.lab._sweep import Sweeper
 from natgrad.lab.experiment import Preset
-from natgrad.lab.folder import RunFolder
-from natgrad.lab.run import Request, run
-from natgrad.lab.sweep import Sweeper
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from natgrad._checks import describe, refuse_unknown
 from natgrad._checks import path as as_path
 from natgrad.data.triples import Table, index_table, make_table, within
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.arguments import column, several
+from natgrad.experiments._arguments import column, several
 from natgrad.experiments.complete import cells
 from natgrad.experiments.complete.experiment import (
     METHODS,

@@ -12,12 +12,12 @@ import torch
 from natgrad._checks import choice, integer, number, numbers, refuse_unknown
 from natgrad.diagnostics import effective_rank
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.arguments import DEEPEST, integers
+from natgrad.experiments._arguments import DEEPEST, integers
 from natgrad.experiments.complete import cells
 from natgrad.experiments.complete.fitting import Centring
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
-from natgrad.lab.claims import Claim
+from natgrad.lab.cell import Cell, Result
+from natgrad.lab.claim import Claim
 from natgrad.lab.experiment import Experiment, Preset, Sweep
 
 if TYPE_CHECKING:

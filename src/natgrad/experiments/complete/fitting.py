@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import InvalidInputError
-from natgrad.flows.completion import completion_flow
-from natgrad.flows.trajectory import Status
+from natgrad.flows._methods.completion import completion_flow
 from natgrad.parametrizations import MatrixProduct
+from natgrad.stopping import Status
 
 Centring = Literal["none", "mean", "means"]
 Factors = tuple[Tensor, ...]

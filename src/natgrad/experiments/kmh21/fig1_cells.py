@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from natgrad.directions import GaussianInputs, euclidean, natural
-from natgrad.flows import descend, integrate, steps_reached
-from natgrad.lab.cells import Result
+from natgrad.flows import descend, integrate
+from natgrad.lab.cell import Result
 from natgrad.likelihoods import Gaussian
 from natgrad.parametrizations import Diagonal, Direct
+from natgrad.stopping import steps_reached
 
 INPUT, TARGET = (1.0, 0.5), 2.0
 """The one observation: every β with INPUT · β = TARGET is an optimum."""

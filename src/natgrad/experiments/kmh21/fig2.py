@@ -9,8 +9,8 @@ import numpy as np
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.kmh21 import fig2_cells as cells
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell
-from natgrad.lab.claims import Claim
+from natgrad.lab.cell import Cell
+from natgrad.lab.claim import Claim
 from natgrad.lab.experiment import PRESETS, Experiment, Sweep
 from natgrad.lab.registry import register
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from natgrad.data.separable import planar
 from natgrad.directions import euclidean, natural
 from natgrad.flows import integrate
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 from natgrad.likelihoods import Bernoulli
 from natgrad.limits import max_margin, natural_flow
 from natgrad.parametrizations import Diagonal, Direct

@@ -10,8 +10,8 @@ from natgrad.errors import InvalidInputError
 from natgrad.experiments.kmh21 import fig3_cells as cells
 from natgrad.experiments.kmh21.fig3_responses import off_cross, off_entry
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell
-from natgrad.lab.claims import Claim
+from natgrad.lab.cell import Cell
+from natgrad.lab.claim import Claim
 from natgrad.lab.experiment import PRESETS, Experiment, Sweep
 from natgrad.lab.registry import register
 

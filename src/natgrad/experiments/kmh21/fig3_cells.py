@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from natgrad.directions import euclidean, natural
-from natgrad.kernels import natural_ntk, ntk
+from natgrad.directions._kernels import natural_ntk, ntk
 from natgrad.likelihoods import Gaussian
 from natgrad.parametrizations import MatrixProduct
 

@@ -20,7 +20,7 @@ from natgrad.experiments.kmh21.separable_curves import (
     task,
 )
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
+from natgrad.lab.cell import Cell, Result
 from natgrad.lab.experiment import Experiment, Sweep
 from natgrad.lab.registry import register
 

@@ -9,7 +9,7 @@ from natgrad.experiments.kmh21 import separable_claims
 from natgrad.experiments.kmh21.fig4_explanations import beyond, cost, explanations
 from natgrad.experiments.kmh21.separable_curves import NGD, Table
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.claims import Claim, over_seeds
+from natgrad.lab.claim import Claim, over_seeds
 
 if TYPE_CHECKING:
     from natgrad.experiments.kmh21.fig4 import Fig4

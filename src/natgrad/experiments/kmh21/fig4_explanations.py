@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from natgrad.experiments.kmh21.separable_curves import Table
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.claims import Claim, over_seeds
+from natgrad.lab.claim import Claim, over_seeds
 
 if TYPE_CHECKING:
     from natgrad.experiments.kmh21.fig4 import Fig4

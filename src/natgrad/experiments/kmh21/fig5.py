@@ -12,7 +12,7 @@ from natgrad.experiments.kmh21.fig5_claims import claims
 from natgrad.experiments.kmh21.fig5_config import GRID_ERROR, Fig5
 from natgrad.experiments.kmh21.fig5_departures import departures
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
+from natgrad.lab.cell import Cell, Result
 from natgrad.lab.experiment import Experiment, Sweep
 from natgrad.lab.registry import register
 

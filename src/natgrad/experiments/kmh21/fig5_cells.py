@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from natgrad.data.completion import Completion, low_rank
-from natgrad.diagnostics.conserved import balancedness
-from natgrad.diagnostics.rank import effective_rank
+from natgrad.diagnostics._conserved import balancedness
+from natgrad.diagnostics._rank import effective_rank
 from natgrad.directions import natural
-from natgrad.flows import integrate, loss_below, time_reached
-from natgrad.flows.completion import completion_flow
-from natgrad.flows.gauss_newton import gauss_newton_completion
-from natgrad.flows.hypothesis_steps import natural_completion
-from natgrad.flows.trajectory import Status
+from natgrad.flows import integrate
+from natgrad.flows._methods.completion import completion_flow
+from natgrad.flows._methods.hypothesis_steps import natural_completion
+from natgrad.flows._methods.observed_natural import gauss_newton_completion
 from natgrad.likelihoods import Gaussian
-from natgrad.limits.nuclear_norm import nuclear_norm
+from natgrad.limits._nuclear_norm import nuclear_norm
 from natgrad.parametrizations import MatrixProduct
+from natgrad.stopping import Status, loss_below, time_reached
 
 Arrays = dict[str, npt.NDArray[Any]]
 Factors = tuple[Tensor, ...]

@@ -8,7 +8,7 @@ import numpy as np
 from natgrad.experiments.kmh21.fig5_config import Fig5
 from natgrad.experiments.kmh21.fig5_statistics import loop_over_flow, rank_tests, start_effect
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.claims import Claim, over_seeds
+from natgrad.lab.claim import Claim, over_seeds
 from natgrad.lab.experiment import PRESETS
 
 FULL_SIZE = ("quick", "paper")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from natgrad.data.completion import Completion
-from natgrad.diagnostics.rank import effective_rank
+from natgrad.diagnostics._rank import effective_rank
 from natgrad.errors import ConvergenceError
 from natgrad.experiments.kmh21.fig5_cells import (
     Arrays,
@@ -20,9 +20,9 @@ from natgrad.experiments.kmh21.fig5_cells import (
     start,
     summary,
 )
-from natgrad.flows.completion import completion_flow
+from natgrad.flows._methods.completion import completion_flow
 from natgrad.parametrizations import MatrixProduct
-from natgrad.parametrizations.product_kernel import ProductKernel
+from natgrad.parametrizations._products.kernel import ProductKernel
 
 EDGE = 1.8
 """Step × spectral radius of a loop near the edge of stability, which is 2."""

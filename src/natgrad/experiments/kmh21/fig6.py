@@ -20,8 +20,8 @@ from natgrad.experiments.kmh21.separable_curves import (
     task,
 )
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell
-from natgrad.lab.claims import Claim, over_seeds
+from natgrad.lab.cell import Cell
+from natgrad.lab.claim import Claim, over_seeds
 from natgrad.lab.experiment import Experiment, Sweep
 from natgrad.lab.registry import register
 

@@ -19,12 +19,13 @@ from torch.nn.functional import softplus
 from natgrad.data.separable import Separable, sparse_gaussian
 from natgrad.diagnostics import cosine, gaussian_accuracy
 from natgrad.directions import GaussianInputs, euclidean, natural
-from natgrad.flows import descend, integrate, loss_below, steps_reached, time_reached
+from natgrad.flows import descend, integrate
 from natgrad.flows.closed_forms import natural_flow_of_logistic_regression
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 from natgrad.likelihoods import Bernoulli
 from natgrad.limits import least_squares, max_margin, natural_flow
 from natgrad.parametrizations import Diagonal, Direct
+from natgrad.stopping import loss_below, steps_reached, time_reached
 
 
 @dataclass(frozen=True)

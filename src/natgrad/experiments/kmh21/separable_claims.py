@@ -6,7 +6,7 @@ import numpy as np
 
 from natgrad.experiments.kmh21.separable_curves import NGD, POPULATION, Sizes, Table
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.claims import Claim, over_seeds
+from natgrad.lab.claim import Claim, over_seeds
 
 BOTH = ("quick", "paper")
 ALL = ("smoke", *BOTH)

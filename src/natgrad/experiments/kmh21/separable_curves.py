@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from natgrad.experiments.kmh21 import separable_cells as cells
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
+from natgrad.lab.cell import Cell, Result
 
 Key = tuple[Any, ...]
 NGD, POPULATION = "NGD", "NGD population"

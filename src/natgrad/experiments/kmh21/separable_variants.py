@@ -17,9 +17,9 @@ from natgrad.experiments.kmh21.separable_cells import (
     scores,
     timed,
 )
+from natgrad.flows._methods.dual_layers import Layers
 from natgrad.flows.closed_forms import natural_logits
-from natgrad.flows.layers import Layers
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 from natgrad.limits import basis_pursuit
 from natgrad.linalg import lstsq
 from natgrad.parametrizations import Diagonal
@@ -92,7 +92,7 @@ def natural_depth(config: Depth) -> Result:
 
     The logits s(t) are those of Theorem 4 at any depth. The shortest ẇ that moves them so is
     ẇ_l = c_l ⊙ Xᵀν̇, the form of gradient flow, whose factors are functions of z = Xᵀν
-    (`natgrad.flows.layers`). So β(t) = β(Xᵀν) with ν solved from Xβ(Xᵀν) = s(t), by Newton's method
+    (`dual_layers`). So β(t) = β(Xᵀν) with ν solved from Xβ(Xᵀν) = s(t), by Newton's method
     from time to time: no differential equation is left.
     """
     began = time.process_time()

@@ -15,9 +15,9 @@ from natgrad.experiments.race.peers import PEERS, collection, peer
 from natgrad.experiments.race.settings import Settings
 from natgrad.experiments.race.targets import claims, losses
 from natgrad.experiments.race.training import Run
+from natgrad.lab._environment import environment
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cells import Cell, Result
-from natgrad.lab.environment import environment
+from natgrad.lab.cell import Cell, Result
 from natgrad.lab.experiment import Experiment, Sweep
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from natgrad.errors import InvalidInputError
 from natgrad.experiments.race import clock, kfac_jax_child
 from natgrad.experiments.race.problems import load
 from natgrad.experiments.race.training import Run
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 
 PINS = (
     "absl-py==2.5.1",

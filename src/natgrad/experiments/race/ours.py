@@ -8,7 +8,7 @@ from torch.nn import Module
 
 from natgrad.experiments.race.problems import Problem, load
 from natgrad.experiments.race.training import Learning, Run, train
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 from natgrad.likelihoods import Categorical, Gaussian, Likelihood
 from natgrad.optim import NGD, UncoveredWarning
 

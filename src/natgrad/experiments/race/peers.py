@@ -15,7 +15,7 @@ from natgrad.errors import InvalidInputError
 from natgrad.experiments.race.muon import Muon
 from natgrad.experiments.race.problems import Problem, load
 from natgrad.experiments.race.training import Learning, Run, train
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 
 _RMSPROP = 3  # LayerWiseGrafting.RMSPROP of pytorch-optimizer
 Optimizers = Sequence[torch.optim.Optimizer]

@@ -10,8 +10,8 @@ import numpy as np
 from natgrad.experiments.race import contestants as field
 from natgrad.experiments.race.problems import ABOUT
 from natgrad.experiments.race.targets import against
+from natgrad.lab._store.folder import plain
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.folder import plain
 
 
 def record(report: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:

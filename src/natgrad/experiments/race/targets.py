@@ -10,7 +10,7 @@ from natgrad.experiments.race import contestants as field
 from natgrad.experiments.race.outcomes import Ratio, ratio
 from natgrad.experiments.race.peers import PEERS
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.claims import Claim
+from natgrad.lab.claim import Claim
 
 
 def against(arrays: Arrays, problem: str, who: str, ours: str = field.DEFAULT) -> Ratio | None:

@@ -17,7 +17,7 @@ from natgrad.errors import NonFiniteError
 from natgrad.experiments.race.clock import Clock
 from natgrad.experiments.race.problems import Problem
 from natgrad.experiments.race.settings import Settings
-from natgrad.lab.cells import Result
+from natgrad.lab.cell import Result
 
 _WORSE = 1e3  # a score so many times that of the initial weights is that of a diverged run
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from natgrad._checks import describe, instance, integer
 from natgrad.errors import InvalidInputError, UnsupportedError
-from natgrad.lab.engines.base import Engine, Job, Outcome
-from natgrad.lab.engines.local import Local
-from natgrad.lab.engines.serial import Serial
+from natgrad.lab.engines._base import Engine, Job, Outcome
+from natgrad.lab.engines._local import Local
+from natgrad.lab.engines._serial import Serial
 
 __all__ = ["ENGINES", "Engine", "Job", "Local", "Outcome", "Serial", "start_engine"]
 
@@ -52,7 +52,7 @@ def start_engine(
 
 def _dask() -> Callable[[str | None, int | None], Engine]:
     try:
-        from natgrad.lab.engines.dask import Dask
+        from natgrad.lab.engines._dask import Dask
     except ImportError as error:
         raise UnsupportedError(
             "the engine dask needs Dask, which is not installed: pip install 'natgrad[dask]'."

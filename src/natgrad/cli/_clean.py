@@ -1,0 +1,47 @@
+"""natgrad clean."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from natgrad.errors import InvalidInputError
+from natgrad.experiments import load
+from natgrad.lab._formats import size
+from natgrad.lab._store.cleaning import leftovers, remove
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command with these arguments."""
+    return tyro.cli(clean, prog="natgrad clean", args=arguments)
+
+
+def clean(
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="[DIR]")] = Path("runs"),
+    yes: bool = False,
+) -> int:
+    """List what a folder of results can do without, and remove it if asked.
+
+    That is: what interrupted processes were writing, files that failed their checksum and were set
+    aside, and results that a newer one of the same config replaces.
+
+    Args:
+        folder: Where `natgrad reproduce` has left its results.
+        yes: Remove what is listed.
+    """
+    if not folder.is_dir():
+        raise InvalidInputError(f"there is no folder {folder}; natgrad reproduce makes one.")
+    load()
+    found = leftovers(folder)
+    for leftover in found:
+        print(f"{leftover.kind:<11} {size(leftover.bytes):>8}  {leftover.path}")
+    total = size(sum(leftover.bytes for leftover in found))
+    if not found:
+        print("nothing to remove.")
+    elif yes:
+        remove(found)
+        print(f"removed {len(found)} files, {total}.")
+    else:
+        print(f"{len(found)} files, {total}; natgrad clean --yes removes them.")
+    return 0

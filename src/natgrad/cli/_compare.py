@@ -1,0 +1,65 @@
+"""natgrad compare."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from natgrad.cli._console import to_json
+from natgrad.cli._running import MakeSweeper, Running, with_engine
+from natgrad.experiments.compare.comparison import comparison, data_of
+from natgrad.experiments.compare.experiment import Choices, experiment
+from natgrad.lab._run import Request, run
+from natgrad.lab._store.folder import RunFolder
+from natgrad.lab.report import write_report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Running):
+    """Compare separators of your own table: EGD at each depth, NGD, and where they tend."""
+
+    data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
+    """A table with a header, CSV or Parquet; features are its columns of numbers."""
+    label: Annotated[str, tyro.conf.arg(metavar="COL")]
+    """The column of labels."""
+    test: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """A table to judge by; without it, cross-validation."""
+    unlabelled: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """A table of inputs without labels, for the population Fisher."""
+    classes: tuple[str, str] | None = None
+    """Two labels to tell apart, if there are more; the second counts as +1."""
+    choices: Choices = field(default_factory=Choices)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command with these arguments."""
+    options = tyro.cli(
+        Options, prog="natgrad compare", args=arguments, config=(tyro.conf.OmitArgPrefixes,)
+    )
+    typed = ("natgrad", "compare", *arguments)
+    return with_engine(options, lambda sweeper: compare(options, typed, sweeper))
+
+
+def compare(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
+    """Compare, print what came out, and return the exit code."""
+    data = data_of(
+        options.data,
+        options.label,
+        test=options.test,
+        unlabelled=options.unlabelled,
+        classes=options.classes,
+    )
+    one = experiment(data, **asdict(options.choices))
+    request = Request(one, "quick", one.presets["quick"], typed)
+    report = run(request, options.out, sweeper())
+    page = write_report(options.out)
+    folder = RunFolder(options.out / one.folder)
+    found = comparison(request.config, folder.arrays())
+    if options.json:
+        print(to_json(report | {"comparison": found.to_json(), "page": str(page)}))
+    else:
+        print(found)
+        print(f"\nThe figure is in {folder.path}, the report in {page}")
+    return 0

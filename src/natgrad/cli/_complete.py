@@ -1,0 +1,54 @@
+"""natgrad complete."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from natgrad.cli._console import to_json
+from natgrad.cli._running import MakeSweeper, Running, with_engine
+from natgrad.experiments.complete.command import TableOptions, complete_table
+from natgrad.lab.experiment import Preset
+from natgrad.lab.report import write_report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Running):
+    """Complete a table of (row, column, value), and judge the predictions."""
+
+    data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
+    """CSV or Parquet: one observed entry a line."""
+    table: TableOptions = field(default_factory=TableOptions)
+    preset: Preset = "quick"
+    """How many depths and scales to choose from."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command with these arguments."""
+    options = tyro.cli(
+        Options, prog="natgrad complete", args=arguments, config=(tyro.conf.OmitArgPrefixes,)
+    )
+    typed = ("natgrad", "complete", *arguments)
+    return with_engine(options, lambda sweeper: complete(options, typed, sweeper))
+
+
+def complete(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
+    """Complete, print what came out, and return the exit code."""
+    outcome = complete_table(
+        options.data,
+        options.table,
+        preset=options.preset,
+        out=options.out,
+        sweep=sweeper(),
+        command=typed,
+    )
+    page, found = write_report(options.out), outcome.completed
+    if options.json:
+        places = {"saved": str(outcome.saved), "page": str(page)}
+        print(to_json(outcome.report | {"completed": found.to_json()} | places))
+    else:
+        print("\n".join(found.lines()))
+        print(f"\nThe completed matrix is in {outcome.saved}, the report in {page}")
+    return 0

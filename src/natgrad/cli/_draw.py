@@ -1,0 +1,47 @@
+"""natgrad draw."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from natgrad.experiments import load
+from natgrad.experiments.compare import experiment as compare
+from natgrad.experiments.compare.cells import Data as CompareData
+from natgrad.experiments.complete import experiment as complete
+from natgrad.experiments.complete.cells import Data as CompleteData
+from natgrad.experiments.race import RACE
+from natgrad.lab import _run as run
+from natgrad.lab._store.folder import RunFolder
+from natgrad.lab.experiment import Experiment
+from natgrad.lab.registry import experiment
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command with these arguments."""
+    return tyro.cli(draw, prog="natgrad draw", args=arguments)
+
+
+def draw(
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")],
+) -> int:
+    """Draw a figure again from its saved arrays, computing nothing.
+
+    Args:
+        folder: The folder of one figure, such as runs/kmh21-fig4.
+    """
+    load()
+    for path in run.draw(_experiment(RunFolder(folder).report()["figure"]), folder):
+        print(path)
+    return 0
+
+
+def _experiment(name: str) -> Experiment[Any]:
+    """Return a figure by name, or how a user's own table is drawn."""
+    kind = name.partition("/")[0]
+    if kind == "compare":
+        return compare.experiment(CompareData(path="", digest="", label=""))
+    if kind == "complete":
+        return complete.experiment(CompleteData(path="", digest=""))
+    return RACE if kind == RACE.name else experiment(name)

@@ -1,0 +1,46 @@
+"""natgrad list."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from natgrad.cli._console import to_json
+from natgrad.experiments import load
+from natgrad.lab.experiment import PRESETS, Experiment
+from natgrad.lab.registry import experiments
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command with these arguments."""
+    return tyro.cli(list_figures, prog="natgrad list", args=arguments)
+
+
+def list_figures(json: bool = False) -> int:
+    """Show the figures, what each shows, and the expected minutes of its presets on two cores.
+
+    Args:
+        json: Print a list of objects instead of a table.
+    """
+    load()
+    known = experiments()
+    if json:
+        print(to_json([_entry(experiment) for experiment in known]))
+        return 0
+    table = Table("figure", "shows", *(f"{preset}, min" for preset in PRESETS), box=None)
+    for experiment in known:
+        minutes = (f"{experiment.minutes[preset]:g}" for preset in PRESETS)
+        table.add_row(experiment.name, f"{experiment.title} ({experiment.source})", *minutes)
+    Console(highlight=False, markup=False).print(table)
+    return 0
+
+
+def _entry(experiment: Experiment[Any]) -> dict[str, Any]:
+    return {
+        "figure": experiment.name,
+        "title": experiment.title,
+        "source": experiment.source,
+        "minutes": {preset: experiment.minutes[preset] for preset in PRESETS},
+    }

@@ -1,0 +1,73 @@
+"""What every command that computes has in common: where cells run, and how it ends."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from natgrad.cli._claims import print_failures
+from natgrad.cli._console import complain
+from natgrad.lab._progress import Reporter
+from natgrad.lab._store.store import Store
+from natgrad.lab._sweep import Sweeper, check_timeout
+from natgrad.lab.engines import start_engine
+from natgrad.lab.failures import CellsFailedError, Failure
+
+MakeSweeper = Callable[[], Sweeper]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """Where to run, and what to show."""
+
+    out: Path = Path("runs")
+    """Folder for results and for the store of finished cells."""
+    engine: Literal["local", "serial", "dask"] = "local"
+    """Where cells run: in processes here, in this process, or on a Dask cluster."""
+    workers: int | None = None
+    """Number of processes; by default one for each core."""
+    scheduler: str | None = None
+    """Address of a running Dask scheduler, such as tcp://host:8786; without it, dask starts one."""
+    timeout: float | None = None
+    """Seconds after which a cell is stopped and counts as failed; by default never."""
+    fresh: bool = False
+    """Compute every cell again, also those in the store."""
+    quiet: bool = False
+    """Show no progress."""
+    json: bool = False
+    """Print a summary for machines, alone, to standard output."""
+
+
+def with_engine(options: Running, work: Callable[[MakeSweeper], int]) -> int:
+    """Start the engine, do the work with its sweepers, and return the exit code."""
+    check_timeout(options.timeout)  # before anything is started
+    try:
+        with start_engine(
+            options.engine, workers=options.workers, scheduler=options.scheduler
+        ) as engine:
+            return work(
+                lambda: Sweeper(
+                    engine,
+                    Store(options.out / "store"),
+                    fresh=options.fresh,
+                    timeout=options.timeout,
+                    reporter=Reporter(quiet=options.quiet or options.json),
+                )
+            )
+    except CellsFailedError as error:
+        return report_failures(error.failures)
+    except KeyboardInterrupt:
+        complain(
+            f"interrupted. Finished cells are kept in {options.out / 'store'}; the same command "
+            "goes on from there."
+        )
+        return 130
+
+
+def report_failures(failures: Sequence[Failure]) -> int:
+    """Print the cells that failed; return the exit code that says so."""
+    print_failures(Console(stderr=True, highlight=False), failures)
+    complain(f"{len(failures)} cells failed; the same command tries only those again.")
+    return 3

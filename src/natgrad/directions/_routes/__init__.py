@@ -1,0 +1,1 @@
+"""Routes to the natural direction: by rows, by structure."""

@@ -1,0 +1,132 @@
+"""Which inputs the Fisher is averaged over: the batch, a sample, a population, all entries."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from natgrad._checks import describe, nearest, number
+from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError
+from natgrad.likelihoods import Bernoulli, Gaussian, Likelihood, Root
+from natgrad.linalg import cholesky
+from natgrad.linalg._cholesky import check_covariance
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianInputs:
+    """The population of inputs x ~ N(0, C), over which the Fisher has a closed form.
+
+    For logits βᵀx, with γ = C^{1/2}β, r = ‖γ‖, P = γγᵀ/r² and z standard normal,
+        F(β) = C^{1/2} (a (I − P) + c P) C^{1/2},  a = E φ′(rz),  c = E φ′(rz) z²,
+    a one-dimensional integral each. With Gaussian noise F = C ⊗ Σ̃⁻¹.
+
+    Attributes:
+        covariance: C, positive definite `(d, d)`; None is the identity.
+
+    Example:
+        >>> GaussianInputs().moments(0.0)
+        (0.25, 0.25)
+    """
+
+    covariance: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a covariance that is not positive definite."""
+        if self.covariance is not None:
+            check_covariance(self.covariance, "the covariance of inputs")
+
+    def root(self, like: Tensor, d: int) -> Tensor:
+        """Return T with TᵀT = C, in the dtype and device of `like`."""
+        if self.covariance is None:
+            return torch.eye(d, dtype=like.dtype, device=like.device)
+        if self.covariance.shape[0] != d:
+            raise ShapeError(
+                f"the covariance is for {self.covariance.shape[0]} features, but inputs have {d}."
+            )
+        return cholesky(self.covariance.to(like.device)).mT.to(like.dtype)
+
+    @staticmethod
+    def moments(r: float) -> tuple[float, float]:
+        """Return a = E φ′(rz) and c = E φ′(rz) z² for z standard normal.
+
+        Gauss–Legendre in s = rz on [0, min(40, 9r)]: φ′ is below 1e-17 past the first bound and
+        the normal density past the second.
+        """
+        r = number(r, "r", low=0)
+        if r == 0:
+            return 0.25, 0.25
+        nodes, weights = _legendre()
+        top = min(40.0, 9.0 * r)
+        s = 0.5 * top * (nodes + 1)
+        z = s / r
+        derivative = np.exp(-s) / (1 + np.exp(-s)) ** 2
+        density = derivative * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+        weight = weights * top / r  # both signs of z: 2 × the half-width top / 2r
+        return float(weight @ density), float(weight @ (density * z**2))
+
+    def representatives(self, likelihood: Likelihood, h: Tensor) -> tuple[Tensor, Root]:
+        """Return d inputs and a root whose average Fisher is the population's.
+
+        Args:
+            likelihood: `Gaussian`, or `Bernoulli` with one logit.
+            h: Linear hypothesis as features × outputs, shape `(d, k)`.
+
+        Raises:
+            UnsupportedError: If the likelihood has no closed form.
+        """
+        d, k = h.shape
+        t = self.root(h, d)
+        if isinstance(likelihood, Gaussian):
+            x = d**0.5 * t
+            return x, likelihood.root(x @ h)
+        if isinstance(likelihood, Bernoulli) and k == 1:
+            gamma = (t @ h)[:, 0]
+            r = float(torch.linalg.vector_norm(gamma))
+            a, c = self.moments(r)
+            unit = gamma / r if r else torch.zeros_like(gamma)
+            stretch = c**0.5 - a**0.5
+            x = d**0.5 * (a**0.5 * t + stretch * torch.outer(unit, unit @ t))
+            return x, Root(None, torch.zeros_like(x[:, :1]))
+        raise UnsupportedError(
+            f"the Fisher over Gaussian inputs has a closed form for Gaussian noise, or one logit "
+            f"and Bernoulli; not for {likelihood!r} with {k} outputs. Pass a large sample of "
+            "inputs as fisher_over instead."
+        )
+
+    def solve_identity(self, likelihood: Likelihood, beta: Tensor, d: Tensor) -> Tensor | None:
+        """Return F(β)⁻¹ d in O(dim) where C = I and β is one vector of logits; else None."""
+        if self.covariance is not None or not isinstance(likelihood, Bernoulli) or beta.ndim != 1:
+            return None
+        r = float(torch.linalg.vector_norm(beta))
+        a, c = self.moments(r)
+        if r == 0:
+            return d / a
+        unit = beta / r
+        along = unit @ d
+        return (d - along * unit) / a + along / c * unit
+
+
+FisherOver = Tensor | GaussianInputs | Literal["batch", "all"] | None
+"""Inputs the Fisher is averaged over; None is the parametrization's default."""
+
+
+@cache
+def _legendre() -> tuple[np.ndarray, np.ndarray]:
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    return nodes, weights
+
+
+def check_fisher_over(value: object) -> None:
+    """Raise unless the value is one that `fisher_over` takes."""
+    if value is None or isinstance(value, (Tensor, GaussianInputs)):
+        return
+    if isinstance(value, str) and value in ("batch", "all"):
+        return
+    hint = f" {nearest(value, ('batch', 'all'))}" if isinstance(value, str) else ""
+    raise InvalidInputError(
+        "fisher_over must be None, 'batch', 'all' (entries of a completed matrix), a tensor of "
+        f"inputs, or GaussianInputs(), but is {describe(value)}.{hint}"
+    )

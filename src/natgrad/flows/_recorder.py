@@ -1,0 +1,138 @@
+"""Collecting a trajectory while it is computed."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Generic
+
+import torch
+from torch import Tensor
+
+from natgrad._checks import dense, describe, function, numbers
+from natgrad.errors import DtypeError, InvalidInputError
+from natgrad.flows.trajectory import Trajectory
+from natgrad.likelihoods import Likelihood
+from natgrad.parametrizations.base import P, Parametrization, leaves, rebuild
+from natgrad.stopping import Progress, Status
+
+Record = Mapping[str, Callable[[Any], Any]]
+"""Diagnostics by name: functions of the parameters that return a number or a tensor."""
+
+
+class Recorder(Generic[P]):
+    """Saved times, states, losses and diagnostics of one run."""
+
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        parametrization: Parametrization[P],
+        batch: tuple[Tensor, Tensor],
+        times: Tensor | None,
+        record: Record | None,
+    ) -> None:
+        self.likelihood, self.parametrization, self.batch = likelihood, parametrization, batch
+        self.wanted = None if times is None else check_times(times)
+        self._next = 0
+        self._record = _check_record(record)
+        self._times: list[float] = []
+        self._states: list[P] = []
+        self._losses: list[float] = []
+        self._recorded: dict[str, list[Tensor]] = {name: [] for name in self._record}
+        self.started = time.perf_counter()
+        self.memory: dict[int, Tensor] = {}
+
+    def save(self, t: float, params: P) -> None:
+        """Append one state."""
+        x, y = self.batch
+        self._times.append(t)
+        self._states.append(params)
+        self._losses.append(float(self.likelihood(self.parametrization.predict(params, x), y)))
+        for name, call in self._record.items():
+            self._recorded[name].append(torch.as_tensor(call(params)).detach())
+
+    def due(self, until: float) -> list[float]:
+        """Return the wanted times up to `until` that were not yet saved."""
+        if self.wanted is None:
+            return []
+        out = []
+        while self._next < len(self.wanted) and self.wanted[self._next] <= until:
+            out.append(float(self.wanted[self._next]))
+            self._next += 1
+        return out
+
+    def rewind(self) -> None:
+        """Ask again for the wanted times after the last one saved."""
+        if self.wanted is not None:
+            last = self._times[-1] if self._times else -math.inf
+            self._next = int((self.wanted <= last).sum())
+
+    @property
+    def saves_every_step(self) -> bool:
+        """Return whether no times were asked for."""
+        return self.wanted is None
+
+    def saved_at(self, t: float) -> bool:
+        """Return whether the last saved time is t."""
+        return bool(self._times) and self._times[-1] == t
+
+    def progress(self, t: float, steps: int, params: P) -> Progress:
+        """Return what stopping rules look at."""
+        x, y = self.batch
+        outputs = self.parametrization.predict(params, x)
+        loss = float(self.likelihood(outputs, y))
+        return Progress(t, steps, loss, params, outputs, y, self.started, self.memory)
+
+    def finish(
+        self,
+        status: Status,
+        detail: str,
+        *,
+        method: str,
+        evaluations: int,
+        steps: int,
+        error_estimate: float,
+    ) -> Trajectory[P]:
+        """Return the trajectory."""
+        columns = zip(*(leaves(state) for state in self._states), strict=True)
+        states = rebuild([torch.stack(column) for column in columns], self._states[0])
+        return Trajectory(
+            times=torch.tensor(self._times, dtype=torch.float64),
+            states=states,
+            losses=torch.tensor(self._losses, dtype=torch.float64),
+            recorded={name: torch.stack(values) for name, values in self._recorded.items()},
+            status=status,
+            detail=detail,
+            method=method,
+            evaluations=evaluations,
+            steps=steps,
+            error_estimate=error_estimate,
+            seconds=time.perf_counter() - self.started,
+        )
+
+
+def check_times(times: Tensor) -> Tensor:
+    """Return times to save as float64; raise unless they are finite, not negative and increase."""
+    if isinstance(times, Tensor):
+        if dense(times, "times").is_complex() or times.dtype == torch.bool:
+            raise DtypeError(f"times must be real numbers, but are {times.dtype}.")
+        t = times.detach().double().cpu().flatten()
+    else:
+        t = torch.tensor(numbers(times, "times"), dtype=torch.float64)
+    if len(t) == 0 or bool((t < 0).any()) or not bool(torch.isfinite(t).all()):
+        raise InvalidInputError("times must be finite, not negative, and at least one.")
+    if bool((t[1:] <= t[:-1]).any()):
+        raise InvalidInputError("times must increase.")
+    return t
+
+
+def _check_record(record: Record | None) -> dict[str, Callable[[Any], Any]]:
+    """Return diagnostics by name; raise unless they are functions."""
+    if record is None:
+        return {}
+    if not isinstance(record, Mapping):
+        raise DtypeError(f"record must map names to functions, but is {describe(record)}.")
+    for name, call in record.items():
+        if not isinstance(name, str):
+            raise DtypeError(f"record's names must be strings, but one is {describe(name)}.")
+        function(call, f"record[{name!r}]")
+    return dict(record)

@@ -1,0 +1,99 @@
+"""One figure from config to files: compute, judge, draw, save."""
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from natgrad.lab import figures
+from natgrad.lab._environment import environment, revision
+from natgrad.lab._store.folder import RunFolder
+from natgrad.lab._sweep import Sweeper
+from natgrad.lab.experiment import Experiment
+from natgrad.lab.failures import CellsFailedError
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to compute: an experiment, and the config made from one of its presets.
+
+    Attributes:
+        experiment: The figure.
+        preset: The preset that `config` was made from.
+        config: The preset's config, perhaps with some fields changed.
+        command: What was typed, where that is not `natgrad reproduce`.
+    """
+
+    experiment: Experiment[Any]
+    preset: str
+    config: Any
+    command: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the fields that differ from the preset's."""
+        plain: Any = self.experiment.presets[self.preset]  # type: ignore[index]
+        names = (field.name for field in dataclasses.fields(plain))
+        return {
+            name: getattr(self.config, name)
+            for name in names
+            if getattr(self.config, name) != getattr(plain, name)
+        }
+
+
+def run(request: Request, out: Path, sweep: Sweeper) -> dict[str, Any]:
+    """Compute a figure, leave its files below `out`, and return its report.
+
+    Claims are judged only at an unchanged preset: their bounds were set for its sizes.
+
+    Raises:
+        CellsFailedError: If cells failed; `failures.json` then lies beside the older result.
+    """
+    experiment, config = request.experiment, request.config
+    folder = RunFolder(out / experiment.folder)
+    started = time.perf_counter()
+    try:
+        arrays = experiment.compute(config, sweep)
+    except CellsFailedError as error:
+        folder.write_failures([failure.to_json() for failure in error.failures])
+        raise
+    claims = experiment.claims(config, arrays)
+    judged_at = "" if request.options else request.preset
+    report = {
+        "figure": experiment.name,
+        "title": experiment.title,
+        "source": experiment.source,
+        "preset": request.preset,
+        "options": request.options,
+        "command": list(request.command),
+        "seconds": time.perf_counter() - started,
+        "seeds": getattr(config, "seeds", None),
+        "claims": [claim.to_json(judged_at) for claim in claims],
+        "departures": list(experiment.departures(config, arrays)),
+        "environment": environment() | {"threads": 1},  # of every engine's workers
+        "revision": revision(),
+        "cells": {"done": sweep.done, "reused": sweep.reused},
+    }
+    with figures.style():
+        pictures = figures.render(experiment.draw(config, arrays))
+    folder.write(config=config, report=report, arrays=arrays, pictures=pictures)
+    return folder.report()
+
+
+def draw(experiment: Experiment[Any], path: Path) -> tuple[Path, ...]:
+    """Draw the figure of a run's folder again from its saved arrays; return the files.
+
+    Raises:
+        InvalidInputError: If the folder has no arrays or no config, or they do not fit.
+    """
+    folder = RunFolder(path)
+    config = folder.config(type(experiment.presets["quick"]))
+    arrays = folder.arrays()
+    with figures.style():
+        return figures.save(experiment.draw(config, arrays), path)
+
+
+def unexpected(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the claims of a report whose verdict is not the expected one."""
+    return [claim for claim in report["claims"] if claim["holds"] not in (None, claim["expected"])]

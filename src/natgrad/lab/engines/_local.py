@@ -1,0 +1,68 @@
+"""Processes of this machine, one torch thread each.
+
+`concurrent.futures.ProcessPoolExecutor` loses every pending cell when a worker dies, and its
+workers outlive a killed parent; Pebble's pool hangs when workers are killed at bad moments, because
+all of them share one pipe. Here each worker has a connection of its own, and no lock is shared.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
+
+from natgrad.errors import InvalidInputError
+from natgrad.lab._environment import cores
+from natgrad.lab.engines._base import Engine, Job, Outcome
+from natgrad.lab.engines._child import Children
+from natgrad.lab.engines._parcel import pack
+
+
+class Local(Engine):
+    """Run jobs in processes of this machine, as many at once as there are workers.
+
+    A process that dies costs the cell it ran and is replaced; all end when this process ends,
+    however it ends.
+
+    Args:
+        workers: Number of processes; by default that of cores. They start with the first job.
+
+    Example:
+        >>> with Local(workers=2) as engine:
+        ...     engine.workers, engine.pids()
+        (2, [])
+    """
+
+    name = "local"
+
+    def __init__(self, workers: int | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise InvalidInputError(f"expected at least one worker, not {workers}.")
+        self.workers = workers or cores()
+        self._children = Children()
+        self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="natgrad")
+        self._unwanted: dict[Future[Outcome], Event] = {}
+
+    def submit(self, job: Job, timeout: float | None = None) -> "Future[Outcome]":
+        """Run a job when a worker is free; kill it after `timeout` seconds of running."""
+        unwanted = Event()
+        run = self._children.run
+        future = self._threads.submit(run, pack(job), timeout, unwanted.is_set)
+        self._unwanted[future] = unwanted
+        future.add_done_callback(lambda done: self._unwanted.pop(done, None))
+        return future
+
+    def cancel(self, futures: "Iterable[Future[Outcome]]") -> None:
+        """Forget these jobs, and kill those that run."""
+        for future in futures:
+            if not future.cancel() and (unwanted := self._unwanted.get(future)) is not None:
+                unwanted.set()
+
+    def pids(self) -> list[int]:
+        """Return the worker processes that live."""
+        return self._children.pids()
+
+    def close(self) -> None:
+        """Kill every worker."""
+        self.cancel(list(self._unwanted))
+        self._children.hurry()
+        self._threads.shutdown(wait=True)
+        self._children.close()

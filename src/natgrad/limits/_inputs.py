@@ -1,0 +1,74 @@
+"""The public border of the limits: data checked once, then double precision on the CPU."""
+
+import torch
+from torch import Tensor
+
+from natgrad._checks import dense, tensor
+from natgrad.errors import DeviceError, DtypeError, LabelError, ShapeError
+from natgrad.linalg import default_rtol, widen
+from natgrad.linalg._lstsq import condition, gram_inverse, require_finite
+
+
+def check_design(x: Tensor) -> Tensor:
+    """Return X as float64 on the CPU; raise unless it is a finite matrix `(n, d)`."""
+    tensor(x, "X", finite=False, empty=True)
+    if x.ndim != 2 or 0 in x.shape:
+        raise ShapeError(
+            f"X must have shape (n, d) with at least one row and column, but has {tuple(x.shape)}."
+        )
+    require_finite(x, "X")
+    return widen(x.detach()).cpu()
+
+
+def check_targets(y: Tensor, x: Tensor, name: str = "y") -> Tensor:
+    """Return real targets `(n,)` as float64 on the CPU, one a row of X."""
+    if isinstance(y, Tensor) and y.device != x.device:
+        raise DeviceError(f"X is on {x.device} but {name} on {y.device}; move one with .to().")
+    if dense(y, name).is_complex():
+        raise DtypeError(f"{name} must be a real torch.Tensor, but is {y.dtype}.")
+    if y.ndim != 1 or len(y) != len(x):
+        raise ShapeError(
+            f"{name} must have shape ({len(x)},), one a row of X, but has {tuple(y.shape)}."
+        )
+    return widen(y.detach()).cpu()
+
+
+def signed_rows(x: Tensor, y: Tensor) -> Tensor:
+    """Return X̃, rows yₙ xₙ, as float64 on the CPU; raise unless y holds −1 and +1 only."""
+    rows, labels = check_design(x), check_targets(y, x)
+    wrong = labels[labels.abs() != 1]
+    if len(wrong):
+        hint = " For labels 0 and 1 pass 2 * y - 1." if bool((labels >= 0).all()) else ""
+        raise LabelError(f"labels must be −1 or +1, but one is {wrong[0].item():g}.{hint}")
+    return labels[:, None] * rows
+
+
+def check_start(beta0: Tensor, x: Tensor) -> Tensor:
+    """Return β₀ as float64 on the CPU; raise unless it is finite, shape `(d,)`."""
+    tensor(beta0, "beta0", finite=False, empty=True)
+    if beta0.shape != x.shape[1:]:
+        raise ShapeError(f"beta0 must have shape ({x.shape[1]},), but has {tuple(beta0.shape)}.")
+    require_finite(beta0, "beta0")
+    return widen(beta0.detach()).cpu()
+
+
+def rank_and_basis(a: Tensor) -> tuple[int, Tensor | None]:
+    """Return the rank, and an orthonormal basis `(d, r)` of the row space if r < min(n, d).
+
+    A well-conditioned Gram matrix proves full rank at a fraction of the cost of the singular
+    value decomposition that decides all other cases. float32 data come rounded: rows that were
+    dependent before rounding are not after it, and count as independent.
+    """
+    if 0 in a.shape:
+        return 0, None
+    short = (a if len(a) >= a.shape[1] else a.mT).numpy()
+    gram = torch.from_numpy(short.T @ short)
+    size = float(gram.diagonal().max())
+    if size > 0:
+        inverse = gram_inverse(gram / size)
+        if inverse is not None and condition(gram / size, inverse) < 1e11:
+            return min(a.shape), None
+    _, s, vh = torch.linalg.svd(a, full_matrices=False)
+    cut = default_rtol(*a.shape, dtype=a.dtype) * float(s[0])
+    rank = int((s > cut).sum())
+    return rank, None if rank == min(a.shape) else vh[:rank].mT.contiguous()

@@ -1,0 +1,197 @@
+"""Checks of arguments: what is refused, and what a first guess probably meant."""
+
+import dataclasses
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+
+from natgrad._checks import choice, dense, describe, refuse_unknown
+from natgrad.errors import DeviceError, DtypeError, InvalidInputError
+from natgrad.likelihoods import Likelihood
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C")
+
+# What people who come from torch's own losses are looking for.
+_LIKELIHOODS = {
+    "CrossEntropyLoss": "Categorical",
+    "NLLLoss": "Categorical",
+    "MSELoss": "Gaussian",
+    "BCELoss": "Bernoulli",
+    "BCEWithLogitsLoss": "Bernoulli",
+}
+
+
+def named(call: Callable[P, R]) -> Callable[P, R]:
+    """Return the function with a sentence for calls that do not fit its signature.
+
+    Example:
+        >>> named(lambda *, rate=1.0: rate)(rat=2.0)
+        Traceback (most recent call last):
+        ...
+        natgrad.errors.InvalidInputError: <lambda> has no option 'rat'. Did you mean 'rate'?
+    """
+    signature = inspect.signature(call)
+    known = [name for name in signature.parameters if name not in ("self", "cls")]
+    where = call.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(call)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            refuse_unknown(kwargs, known, where)
+            raise DtypeError(f"{where}: {error}. {_takes(signature)}") from None
+        return call(*args, **kwargs)
+
+    return checked
+
+
+def _takes(signature: inspect.Signature) -> str:
+    """Return a sentence about the arguments of a call."""
+    found = [p for name, p in signature.parameters.items() if name not in ("self", "cls")]
+    bare = [p.name for p in found if p.kind is not p.KEYWORD_ONLY]
+    by_name = [f"{p.name}=" for p in found if p.kind is p.KEYWORD_ONLY]
+    parts = [", ".join(bare), "by name " + ", ".join(by_name) if by_name else ""]
+    listed = "; ".join(part for part in parts if part)
+    return f"It takes {listed}." if listed else "It takes no arguments."
+
+
+def options(kind: type[C]) -> type[C]:
+    """Return the dataclass with a sentence for calls that do not fit its fields."""
+    kind.__init__ = named(kind.__init__)  # type: ignore[method-assign]
+    kind.__init__.__qualname__ = f"{kind.__name__}.__init__"
+    return kind
+
+
+def keep(record: object, **values: object) -> None:
+    """Store checked values in a frozen dataclass."""
+    for name, value in values.items():
+        object.__setattr__(record, name, value)
+
+
+def literal(value: Any, name: str, kind: Any) -> Any:
+    """Return a value of a `Literal` type; raise `InvalidInputError` at any other."""
+    return choice(value, name, get_args(kind))
+
+
+def rule(value: Any, name: str, kinds: tuple[type, ...], *, hint: str = "") -> None:
+    """Raise `DtypeError` unless a value is of one of some dataclasses; say which was meant.
+
+    Args:
+        value: What came.
+        name: The option's.
+        kinds: The dataclasses.
+        hint: A sentence for anything else.
+
+    Example:
+        >>> from natgrad.optim.step_length import EqualShare, Quadratic
+        >>> rule("equal_share", "step_length", (EqualShare, Quadratic))
+        Traceback (most recent call last):
+        ...
+        natgrad.errors.DtypeError: step_length must be EqualShare() or Quadratic(), but is ...
+    """
+    if isinstance(value, kinds):
+        return
+    calls = {kind.__name__: _call(kind) for kind in kinds}
+    guess = value.__name__ if isinstance(value, type) else value
+    if isinstance(guess, str):
+        plain = {known.lower(): known for known in calls}
+        close = difflib.get_close_matches(_plain(guess), plain, n=1, cutoff=0.6)
+        hint = f"Did you mean {calls[plain[close[0]]]}?" if close else hint
+    *most, last = calls.values()
+    listed = f"{', '.join(most)} or {last}" if most else last
+    raise DtypeError(f"{name} must be {listed}, but is {describe(value)}. {hint}".rstrip())
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "").replace(" ", "")
+
+
+def _call(kind: type) -> str:
+    """Return how an instance is made, dots for what it needs."""
+    fields = dataclasses.fields(kind)
+    missing = dataclasses.MISSING
+    needs = any(f.default is missing and f.default_factory is missing for f in fields)
+    return f"{kind.__name__}({'…' if needs else ''})"
+
+
+def trainable(model: Any, likelihood: Any) -> list[Tensor]:
+    """Return the trainable parameters of a model; raise a typed error if either is something else.
+
+    Raises:
+        DtypeError: If the model is no module, or the likelihood no likelihood.
+        DeviceError: If a parameter is on the meta device.
+        InvalidInputError: If nothing can be trained.
+    """
+    _check_model(model)
+    _check_likelihood(likelihood)
+    params: list[Tensor] = []
+    for name, p in model.named_parameters():
+        if is_lazy(p):
+            raise InvalidInputError(
+                f"the parameter {name!r} has no shape yet. Run the model once before."
+            )
+        if p.requires_grad:
+            dense(p, f"the parameter {name!r}")
+            if not p.is_floating_point():
+                raise DtypeError(f"the parameter {name!r} must be real, but is {p.dtype}.")
+            params.append(p)
+    if not params:
+        raise InvalidInputError("the model has no trainable parameter.")
+    return params
+
+
+def _check_model(model: Any) -> None:
+    if isinstance(model, Module):
+        return
+    hint = ""
+    if isinstance(model, type) and issubclass(model, Module):
+        hint = f" Make one: {model.__name__}(…)."
+    elif isinstance(model, (Tensor, Iterable)) and not isinstance(model, str):
+        hint = (
+            " Pass the model itself and not its parameters, and the likelihood with it: "
+            "NGD(model, natgrad.Categorical())."
+        )
+    raise DtypeError(f"model must be a torch.nn.Module, but is {describe(model)}.{hint}")
+
+
+def _check_likelihood(likelihood: Any) -> None:
+    if isinstance(likelihood, Likelihood):
+        return
+    kind = likelihood.__name__ if isinstance(likelihood, type) else type(likelihood).__name__
+    hint = " For a custom loss also name reduction=."
+    if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
+        hint = f" Did you mean {kind}()?"
+    elif kind in _LIKELIHOODS:
+        name = f"natgrad.{_LIKELIHOODS[kind]}()"
+        hint = f" In place of torch.nn.{kind} take {name} as the criterion, or {name} here and"
+        hint += " reduction='mean' beside it."
+    raise DtypeError(
+        "the second argument must be a likelihood such as natgrad.Categorical(), but is "
+        f"{describe(likelihood)}.{hint}"
+    )
+
+
+def check_generator(generator: Any, like: Tensor) -> None:
+    """Raise unless this is None or a source of random numbers on the device of the model."""
+    if generator is None:
+        return
+    if not isinstance(generator, torch.Generator):
+        raise DtypeError(
+            f"generator must be a torch.Generator, but is {describe(generator)}; try "
+            "torch.Generator().manual_seed(0)."
+        )
+    if generator.device.type != like.device.type:
+        raise DeviceError(
+            f"generator must be on the device of the model, {like.device}, but is on "
+            f"{generator.device}; try torch.Generator({like.device.type!r})."
+        )

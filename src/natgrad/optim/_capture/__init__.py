@@ -1,0 +1,1 @@
+"""What the optimizer sees of a training step."""

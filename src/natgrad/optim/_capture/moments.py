@@ -1,0 +1,191 @@
+"""Sums over one batch: second moments of what enters each layer and of the errors sent back."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from natgrad.errors import ShapeError
+from natgrad.likelihoods import Likelihood
+from natgrad.optim._capture.sources import output_errors
+from natgrad.optim._curvature.factor import Factors
+from natgrad.optim._curvature.gram import Gram
+from natgrad.optim._layers.coverage import Coverage
+from natgrad.optim._layers.linear import Layer, LinearLayer, wide
+
+
+@dataclass
+class Visit:
+    """One pass of data through one layer: what entered, and the graph's edge at the output.
+
+    Attributes:
+        called: Whether the layer's own forward ran; attention reads weights past it.
+    """
+
+    x: Tensor
+    edge: GradientEdge
+    called: bool = True
+
+
+@dataclass
+class Moments:
+    """Sums over one batch, of one layer.
+
+    Attributes:
+        rows: Number of rows.
+        inputs: Σ x xᵀ over rows.
+        errors: Σ e eᵀ over rows, unreduced.
+        squares: Σ e² x² over rows, in the shape of the layer's matrix.
+        constant_errors: Whether the error factor never changes; `errors` is None once it is known.
+    """
+
+    rows: int = 0
+    inputs: Gram | None = None
+    errors: Gram | None = None
+    squares: Tensor | None = None
+    constant_errors: bool = False
+
+
+class Gather:
+    """Sums what is wanted over a batch.
+
+    Args:
+        coverage: The model's layers with factors, and other parameters.
+        factors: How errors are drawn.
+        generator: Source of randomness.
+        squares: Sum squares for a diagonal Fisher instead of second moments.
+
+    Attributes:
+        settled: Layers whose constant error factor is known already.
+    """
+
+    def __init__(
+        self,
+        coverage: Coverage,
+        factors: Factors,
+        generator: torch.Generator,
+        *,
+        squares: bool = False,
+    ) -> None:
+        self.coverage, self.factors = coverage, factors
+        self.generator, self.squares = generator, squares
+        self.settled: set[str] = set()
+
+    def __call__(
+        self,
+        likelihood: Likelihood,
+        output: Tensor,
+        y: Tensor | None,
+        visits: Mapping[str, Sequence[Visit]],
+    ) -> tuple[dict[str, Moments], dict[str, float]]:
+        """Return the moments of every layer, and squared sampled gradients of other parameters.
+
+        Args:
+            likelihood: The likelihood.
+            output: Outputs, with their graph.
+            y: Labels; only `source="empirical"` looks at them.
+            visits: What passed through each layer.
+        """
+        with torch.autocast(output.device.type, enabled=False):  # factors are not to be rounded
+            return self._sum(likelihood, output, y, visits)
+
+    def _sum(
+        self,
+        likelihood: Likelihood,
+        output: Tensor,
+        y: Tensor | None,
+        visits: Mapping[str, Sequence[Visit]],
+    ) -> tuple[dict[str, Moments], dict[str, float]]:
+        if self.factors.source == "propagated":  # the rest follows from the first layer's inputs
+            visits = dict(list(visits.items())[:1])
+        moments = {name: self._inputs(name, seen, len(output)) for name, seen in visits.items()}
+        self._check_rows(moments, len(output))
+        traces: dict[str, float] = {}
+        pending = [(name, visit) for name, seen in visits.items() for visit in seen]
+        known = self._output_layer(output, visits)
+        if known is not None:
+            self._known_errors(likelihood, wide(output.detach()), known, moments[known])
+            pending = [(name, visit) for name, visit in pending if name != known]
+        others = self.coverage.others
+        edges = [visit.edge for _, visit in pending]
+        targets: list[Any] = [*edges, *others.values()]
+        if not targets or self.factors.source == "propagated":
+            return moments, traces
+        for errors in self._errors(likelihood, wide(output.detach()), y):
+            found = torch.autograd.grad(
+                output, targets, errors.to(output.dtype), retain_graph=True, allow_unused=True
+            )
+            with torch.no_grad():
+                for (name, visit), e in zip(pending, found[: len(pending)], strict=True):
+                    if e is not None:
+                        layer = self.coverage.layers[name]
+                        self._add_errors(layer, moments[name], visit, e, len(output))
+                for name, g in zip(others, found[len(pending) :], strict=True):
+                    if g is not None:
+                        traces[name] = traces.get(name, 0.0) + float(g.double().square().sum())
+        return moments, traces
+
+    @torch.no_grad()
+    def _inputs(self, name: str, visits: Sequence[Visit], n: int) -> Moments:
+        layer, moments = self.coverage.layers[name], Moments()
+        for visit in visits:
+            if self.squares:
+                moments.rows += len(layer.input_rows(visit.x))
+                continue
+            fresh, count = layer.sum_inputs(visit.x, n)
+            moments.inputs = fresh if moments.inputs is None else moments.inputs.plus(fresh)
+            moments.rows += count
+        return moments
+
+    def _check_rows(self, moments: Mapping[str, Moments], n: int) -> None:
+        """Refuse layers that saw fewer rows than there are data, unless data share them.
+
+        A table of positions is looked up once for all data. The errors that reach such a row are
+        summed over its data; sampled ones are independent with mean zero, so the square of their
+        sum has the expectation of the sum of their squares. The input factor, an average over
+        rows, is the same as if each datum had its own.
+        """
+        whole = any(found.rows >= n for found in moments.values())
+        shared = whole and self.factors.source == "sampled"
+        for name, found in moments.items():
+            if found.rows < n and not (shared and found.rows):
+                raise ShapeError(
+                    f"layer {name!r} saw {found.rows} rows, but the criterion {n} data. If one "
+                    "loss gathers several forward passes, hold their outputs until it is called, "
+                    "or run them as one batch; if data share rows, expand them to one each."
+                )
+
+    def _errors(self, likelihood: Likelihood, output: Tensor, y: Tensor | None) -> Iterator[Tensor]:
+        source, samples = self.factors.source, self.factors.samples
+        return output_errors(likelihood, output, y, source, samples, self.generator)
+
+    def _add_errors(self, layer: Layer, moments: Moments, visit: Visit, e: Tensor, n: int) -> None:
+        if self.squares:
+            fresh = layer.sum_squares(e, visit.x, n)
+            moments.squares = fresh if moments.squares is None else moments.squares + fresh
+            return
+        errors = layer.sum_errors(e, visit.x, n)
+        moments.errors = errors if moments.errors is None else moments.errors.plus(errors)
+
+    def _output_layer(self, output: Tensor, visits: Mapping[str, Sequence[Visit]]) -> str | None:
+        """Return the linear layer whose outputs the likelihood sees directly, if there is one."""
+        source = self.factors.source
+        if self.squares or not self.factors.exact_output or source == "empirical":
+            return None
+        last = get_gradient_edge(output)
+        for name, seen in visits.items():
+            layer = self.coverage.layers[name]
+            if output.ndim == 2 and len(seen) == 1 and seen[0].edge == last:
+                return name if isinstance(layer, LinearLayer) else None
+        return None
+
+    @torch.no_grad()
+    def _known_errors(
+        self, likelihood: Likelihood, output: Tensor, name: str, moments: Moments
+    ) -> None:
+        moments.constant_errors = likelihood.constant_fisher
+        if not (moments.constant_errors and name in self.settled):
+            moments.errors = Gram(total=len(output) * wide(likelihood.mean_fisher(output)))

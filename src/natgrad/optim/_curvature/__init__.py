@@ -1,0 +1,1 @@
+"""The Fisher, layer by layer: factors, inverses, blocks."""

@@ -1,0 +1,247 @@
+"""Keeps the inverse of a damped factor up to date."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from natgrad._checks import ALL_FLOATS, choice, integer, tensor
+from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.optim._curvature.factor import Factor
+from natgrad.optim._curvature.gram import FEW_ROWS
+from natgrad.optim._curvature.inverse import (
+    Dense,
+    Diagonal,
+    Inverse,
+    LowRank,
+    Multiple,
+    Row,
+    Solver,
+    by_cholesky,
+    by_eigen,
+    by_low_rank,
+    by_woodbury,
+    corrected,
+    from_eigen,
+    power_of,
+)
+from natgrad.optim._layers.linear import wide
+from natgrad.optim._states import entries, real
+
+# The ridge inside an updated inverse may differ from the one wanted by this factor either way. What
+# is missing is made up for at each product, with three more of them at most: little where gradients
+# are vectors, as those of single samples; with more rows only as much as needs none.
+_SLACK_OF_ONE, _SLACK = 2.9, 1.02
+
+# What a state calls each kind of inverse, and what it keeps of it.
+_KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "multiple": (Multiple, ("value",)),
+    "dense": (Dense, ("matrix",)),
+    "diagonal": (Diagonal, ("values",)),
+    "row": (Row, ("x", "ridge")),
+    "low_rank": (LowRank, ("vectors", "values", "rest")),
+}
+
+
+class Keeper:
+    """(Λ + γI)^power of one factor, remade when the factor or γ has changed.
+
+    With the solver `auto`, a factor that changed by few rows updates the last inverse by the
+    Woodbury identity; the identity keeps Λ's average *and* the ridge, which shrinks by 1 − w each
+    time. So the ridge inside is known. While it is near the one wanted, products are corrected for
+    the difference (`corrected`, within 1 %); once it is not, because it has shrunk or because the
+    damping has adapted, the factor is factorised anew: an update at Sherman–Morrison's price that
+    follows an adaptive damping.
+
+    A factor that is constant for ever is decomposed once, whatever the damping does. That of one
+    row alone needs no matrix.
+
+    Args:
+        solver: Which method; `auto` chooses by cost.
+        power: −1, or −½ for whitening.
+        rank: Rank of `low_rank`; None for a sixteenth of the side.
+
+    Attributes:
+        inverse: The inverse as it is kept.
+        ridge: The ridge inside it.
+        wanted: γ.
+    """
+
+    def __init__(
+        self, solver: Solver = "auto", *, power: float = -1.0, rank: int | None = None
+    ) -> None:
+        self.solver, self.power, self.rank = solver, power, rank
+        self.inverse: Inverse | None = None
+        self.ridge = self.wanted = 0.0
+        self.used: str = ""
+        self._version = -1
+        self._eigen: tuple[Tensor, Tensor] | None = None
+
+    def refresh(self, factor: Factor, ridge: float, *, here: bool = True) -> bool:
+        """Bring the inverse up to date.
+
+        Args:
+            factor: Λ.
+            ridge: γ.
+            here: Whether to compute a dense one; otherwise only make room for it.
+
+        Returns:
+            Whether there is a dense one that another process may have to be given.
+        """
+        if self._version == factor.version and self.wanted == ridge:
+            return False
+        self.used = self._choose(factor, ridge)
+        dense = self.used not in ("multiple", "diagonal", "low_rank", "row")
+        if self.used == "woodbury":
+            assert factor.change is not None
+            assert isinstance(self.inverse, Dense)
+            rows, weight = factor.change
+            if here:
+                self.inverse = Dense(by_woodbury(self.inverse.matrix, rows, weight))
+            self.ridge *= 1 - weight
+        else:
+            self.inverse = self._remade(factor, ridge, room=dense and not here)
+            self.ridge = ridge
+        self._version, self.wanted = factor.version, ridge
+        return dense
+
+    def left(self, g: Tensor) -> Tensor:
+        """Return (Λ + γI)^power g."""
+        assert self.inverse is not None
+        if self.ridge == self.wanted:
+            return self.inverse.left(g)
+        return corrected(self.inverse.left, g, self.ridge, self.wanted)
+
+    def right(self, g: Tensor) -> Tensor:
+        """Return g (Λ + γI)^power."""
+        assert self.inverse is not None
+        if self.ridge == self.wanted:
+            return self.inverse.right(g)
+        return corrected(self.inverse.right, g, self.ridge, self.wanted)
+
+    def _remade(self, factor: Factor, ridge: float, *, room: bool) -> Inverse:
+        if self.used == "row":
+            assert factor.rows is not None
+            return Row(factor.rows.mT, ridge)
+        matrix = factor.matrix
+        assert matrix is not None
+        if room:
+            return Dense(torch.empty_like(matrix))
+        if self.used == "multiple":
+            assert factor.multiple is not None
+            return Multiple((factor.multiple + ridge) ** self.power)
+        if self.used == "diagonal":
+            return Diagonal(power_of(matrix + ridge, self.power))
+        if self.used == "constant":
+            if self._eigen is None:
+                self._eigen = torch.linalg.eigh(matrix)
+            values, vectors = self._eigen
+            return Dense(from_eigen(values, vectors, ridge, self.power))
+        if self.used == "eigen":
+            return Dense(by_eigen(matrix, ridge, self.power))
+        if self.used == "low_rank":
+            rank = max(1, len(matrix) // 16) if self.rank is None else self.rank
+            return by_low_rank(matrix, ridge, rank)
+        return Dense(by_cholesky(matrix, ridge))
+
+    def _choose(self, factor: Factor, ridge: float) -> str:
+        if factor.multiple is not None:
+            return "multiple"
+        if factor.rows is not None and len(factor.rows) == 1 and self._single(ridge):
+            return "row"
+        assert factor.matrix is not None
+        if factor.matrix.ndim == 1:
+            return "diagonal"
+        if factor.constant:
+            return "constant"
+        if self.power != -1 or ridge == 0:
+            return "eigen"
+        if self.solver in ("auto", "woodbury") and self._updatable(factor, ridge):
+            return "woodbury"
+        if self.solver == "low_rank" and factor.matrix.ndim == 3:
+            return "cholesky"
+        return self.solver if self.solver in ("eigen", "low_rank") else "cholesky"
+
+    def _single(self, ridge: float) -> bool:
+        return self.power == -1 and ridge > 0 and self.solver in ("auto", "woodbury")
+
+    def _updatable(self, factor: Factor, ridge: float) -> bool:
+        if factor.change is None or factor.version != self._version + 1:
+            return False
+        rows, weight = factor.change
+        if not isinstance(self.inverse, Dense):
+            return False
+        if self.solver == "auto" and len(rows) > FEW_ROWS * rows.shape[1]:
+            return False
+        inside = self.ridge * (1 - weight)
+        slack = _SLACK_OF_ONE if len(rows) == 1 or self.solver == "woodbury" else _SLACK
+        return ridge / slack <= inside <= ridge * slack
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return tensors and numbers."""
+        kind = next((k for k, (made, _) in _KINDS.items() if type(self.inverse) is made), "")
+        names = _KINDS[kind][1] if kind else ()
+        data = {name: getattr(self.inverse, name) for name in names}
+        return {
+            "kind": kind,
+            "data": data,
+            "ridge": self.ridge,
+            "wanted": self.wanted,
+            "version": self._version,
+        }
+
+    def check_state(
+        self, state: Any, where: str, shape: tuple[int, ...], factor: Mapping[str, Any]
+    ) -> None:
+        """Raise unless a state can be loaded.
+
+        Args:
+            state: What may be one.
+            where: Its place in the whole.
+            shape: Of the factor.
+            factor: The checked state of the factor.
+        """
+        entries(state, where, ("kind", "data", "ridge", "wanted", "version"))
+        kind = choice(state["kind"], f"{where}.kind", ("", *_KINDS))
+        ridge = real(state["ridge"], f"{where}.ridge", low=0)
+        wanted = real(state["wanted"], f"{where}.wanted", low=0)
+        near = wanted / _SLACK_OF_ONE <= ridge <= wanted * _SLACK_OF_ONE
+        if ridge != wanted and not (kind == "dense" and near):
+            raise InvalidInputError(f"{where}.ridge must be near {wanted!r}, but is {ridge!r}.")
+        version = integer(state["version"], f"{where}.version", low=-1, high=factor["version"])
+        suits = {
+            "": version == -1,
+            "multiple": factor["multiple"] is not None,
+            "dense": len(shape) > 1,
+            "diagonal": len(shape) == 1,
+            "row": len(shape) == 2,
+            "low_rank": len(shape) == 2 and self.solver == "low_rank",
+        }
+        if not suits[kind] or (kind and version == -1):
+            raise InvalidInputError(f"{where}.kind must suit factor and solver, but is {kind!r}.")
+        data, n = f"{where}.data", shape[-1]
+        sides: dict[str, tuple[int | str, ...]] = {
+            "matrix": shape,
+            "x": (n, 1),
+            "vectors": (n, "r"),
+            "values": (n,) if kind == "diagonal" else ("r",),
+        }
+        for name, value in entries(state["data"], data, _KINDS[kind][1] if kind else ()).items():
+            if name in sides:
+                tensor(value, f"{data}.{name}", shape=sides[name], dtypes=ALL_FLOATS)
+            else:
+                real(value, f"{data}.{name}", low=0, low_open=name == "ridge")
+        if kind == "low_rank" and len(state["data"]["values"]) != state["data"]["vectors"].shape[1]:
+            raise ShapeError(f"{data} must have as many values as vectors.")
+
+    def load_state_dict(self, state: Mapping[str, Any], like: Tensor) -> None:
+        """Take a checked state, on the device of `like` and in its precision, single or wider."""
+        dtype = wide(like.detach()).dtype
+        data = {
+            key: value.to(like.device, dtype, copy=True) if isinstance(value, Tensor) else value
+            for key, value in state["data"].items()
+        }
+        self.inverse = _KINDS[state["kind"]][0](**data) if state["kind"] else None
+        self.ridge, self.wanted = state["ridge"], state["wanted"]
+        self._version, self._eigen = state["version"], None

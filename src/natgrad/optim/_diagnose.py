@@ -1,0 +1,228 @@
+"""What the optimizer would make of a model: layers, conditioning, memory, cost."""
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from natgrad._checks import dense, describe, require_finite
+from natgrad.errors import InvalidInputError, NatgradError, ShapeError
+from natgrad.likelihoods import Likelihood
+from natgrad.optim._arguments import named, trainable
+from natgrad.optim._build import as_factors
+from natgrad.optim._curvature.block import KroneckerBlock
+from natgrad.optim._curvature.factor import Factors
+from natgrad.optim._curvature.gram import symmetric
+from natgrad.optim._curvature.preconditioners import BlockDiagonal
+from natgrad.optim._layers.coverage import UncoveredWarning
+from natgrad.optim.preconditioner import Preconditioner
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One layer.
+
+    Attributes:
+        name: The module's name.
+        kind: The module's class.
+        shape: Of its matrix, bias included; with groups, a third number in front.
+        inputs: Condition number of Λ, over the eigenvalues above rounding.
+        errors: Condition number of Λ̃.
+        input_rank: How many eigenvalues of Λ lie above rounding.
+        error_rank: The same of Λ̃.
+        state_bytes: Memory of factors and inverses.
+        products: Multiplications of a refresh (moments and inverses) over those of a forward
+            and backward pass, for this layer.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    inputs: float
+    errors: float
+    input_rank: int
+    error_rank: int
+    state_bytes: int
+    products: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `diagnose` found.
+
+    Attributes:
+        layers: Layers with blocks of the Fisher.
+        uncovered: Parameters without, and why.
+        parameters: Number of trainable parameters.
+        state_bytes: Memory of all factors and inverses.
+        bytes_per_parameter: The same for each parameter.
+        refresh: Multiplications of a refresh over those of a forward and backward pass.
+    """
+
+    layers: list[LayerReport]
+    uncovered: dict[str, str]
+    parameters: int
+    state_bytes: int
+    bytes_per_parameter: float
+    refresh: float
+
+    def __str__(self) -> str:
+        """Return a table to print."""
+        head = f"{'layer':<20} {'kind':<12} {'matrix':<14} {'cond Λ':>9} {'cond Λ̃':>8}  refresh"
+        lines = [head]
+        for r in self.layers:
+            size = "×".join(map(str, r.shape))
+            lines.append(
+                f"{r.name:<20} {r.kind:<12} {size:<14} {r.inputs:>9.1e} {r.errors:>8.1e}  "
+                f"{r.products:.2f}"
+            )
+        lines += [f"{name}: plain gradient steps ({why})" for name, why in self.uncovered.items()]
+        lines.append(
+            f"{self.parameters} parameters, {self.bytes_per_parameter:.1f} bytes of factors and "
+            f"inverses each; a refresh multiplies {self.refresh:.2f} times as much as forward and "
+            "backward"
+        )
+        return "\n".join(lines)
+
+
+@named
+def diagnose(
+    model: Module,
+    likelihood: Likelihood,
+    x: Tensor,
+    *,
+    factors: Factors | None = None,
+) -> Diagnosis:
+    """Say which layers are covered, how their factors are conditioned, and what a step would cost.
+
+    Runs the model once, forward and back, on inputs alone (labels are drawn from the model);
+    weights and gradients stay as they were.
+
+    Args:
+        model: The model, in training mode.
+        likelihood: The likelihood.
+        x: A batch of inputs.
+        factors: How the factors are estimated.
+
+    Raises:
+        InvalidInputError: If the model cannot be run on these inputs in training mode.
+
+    Example:
+        >>> import natgrad as ng
+        >>> from torch.nn import Linear, PReLU, Sequential
+        >>> net = Sequential(Linear(2, 3), PReLU(), Linear(3, 1))
+        >>> found = diagnose(net, ng.Gaussian(), torch.randn(50, 2))
+        >>> [layer.name for layer in found.layers], list(found.uncovered)
+        (['0', '2'], ['1.weight'])
+    """
+    trainable(model, likelihood)
+    _check_inputs(model, x)
+    held = [p.grad for p in model.parameters()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncoveredWarning)
+        wanted = replace(as_factors(factors), keep=True)
+        precondition = Preconditioner(model, likelihood, factors=wanted)
+        try:
+            for p in model.parameters():
+                p.grad = None
+            with torch.enable_grad():
+                output = _outputs(model, x)
+                y = likelihood.sample(output.detach(), generator=torch.Generator(output.device))
+                torch.autograd.backward([likelihood(output, y)])
+            precondition()
+        finally:
+            precondition.remove()
+            for p, grad in zip(model.parameters(), held, strict=True):
+                p.grad = grad
+    core = precondition._core
+    assert isinstance(core.preconditioner, BlockDiagonal)
+    blocks = core.preconditioner.blocks.values()
+    layers = [_report(block, len(x)) for block in blocks if isinstance(block, KroneckerBlock)]
+    count = sum(p.numel() for p in core.model.parameters() if p.requires_grad)
+    total = sum(r.state_bytes for r in layers)
+    plain = sum(_plain_cost(r) for r in layers)
+    spent = sum(r.products * _plain_cost(r) for r in layers)
+    return Diagnosis(
+        layers=layers,
+        uncovered=core.capture.gather.coverage.reasons,
+        parameters=count,
+        state_bytes=total,
+        bytes_per_parameter=total / count,
+        refresh=spent / plain if plain else 0.0,
+    )
+
+
+def _check_inputs(model: Module, x: Any) -> None:
+    dense(x, "x")
+    if x.ndim == 0 or x.numel() == 0:
+        raise ShapeError(f"x must be a batch of inputs, but has shape {tuple(x.shape)}.")
+    if x.is_floating_point() or x.is_complex():
+        require_finite(x, "x")
+    if not model.training:
+        raise InvalidInputError("the model must be in training mode: call model.train() before.")
+
+
+def _outputs(model: Module, x: Tensor) -> Tensor:
+    """Return the model's outputs, with their graph."""
+    try:
+        output = model(x)
+    except NatgradError:
+        raise
+    except Exception as error:  # a model may fail in any way
+        raise InvalidInputError(
+            f"the model cannot be run on x, {describe(x)}: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(output, Tensor) or not output.requires_grad:
+        raise InvalidInputError(
+            f"the model's output must be a tensor to differentiate, but is {describe(output)}."
+        )
+    return output
+
+
+def _plain_cost(report: LayerReport) -> float:
+    size = 1.0
+    for n in report.shape:
+        size *= n
+    return size
+
+
+def _report(block: KroneckerBlock, batch: int) -> LayerReport:
+    layer = block.layer
+    assert block.inputs.matrix is not None
+    assert block.errors.matrix is not None
+    inputs, input_rank = _condition(block.inputs.matrix)
+    errors, error_rank = _condition(block.errors.matrix)
+    n_out, n_in = layer.shape[-2:]
+    # Moments: half a product each; a Cholesky inverse takes n³; plain: three products.
+    refresh = batch * (n_in**2 + n_out**2) / 2 + n_in**3 + n_out**3
+    state = block.state_dict()
+    return LayerReport(
+        name=layer.name,
+        kind=type(layer.module).__name__,
+        shape=layer.shape,
+        inputs=inputs,
+        errors=errors,
+        input_rank=input_rank,
+        error_rank=error_rank,
+        state_bytes=_bytes(state),
+        products=refresh / (3 * batch * n_in * n_out),
+    )
+
+
+def _condition(matrix: Tensor) -> tuple[float, int]:
+    """Return the condition number over eigenvalues above rounding, and how many there are."""
+    wide = matrix.double()
+    values = wide if wide.ndim == 1 else torch.linalg.eigvalsh(symmetric(wide)).reshape(-1)
+    eps = torch.finfo(matrix.dtype).eps * matrix.shape[-1]
+    kept = values[values > eps * values.max()]
+    return (float(kept.max() / kept.min()), len(kept)) if len(kept) else (1.0, 0)
+
+
+def _bytes(state: object) -> int:
+    """Return the memory of all tensors in a nested state."""
+    if isinstance(state, Tensor):
+        return state.numel() * state.element_size()
+    return sum(_bytes(value) for value in state.values()) if isinstance(state, dict) else 0

@@ -1,0 +1,89 @@
+"""Convolutions: linear layers on patches."""
+
+from torch import Tensor
+from torch.nn import Conv1d, Conv2d, Module
+from torch.nn.functional import pad, unfold
+
+from natgrad.optim._curvature.gram import Gram, with_ones
+from natgrad.optim._layers.linear import Layer, wide
+
+
+class ConvLayer(Layer):
+    """`torch.nn.Conv1d` or `Conv2d`, any stride, padding and dilation."""
+
+    def __init__(self, name: str, module: Module) -> None:
+        super().__init__(name, module)
+        self.groups: int = module.groups  # type: ignore[assignment]
+
+    def patches(self, x: Tensor) -> Tensor:
+        """Return the patches that the kernel sees, `(n, channels · kernel, positions)`."""
+        conv: Conv1d | Conv2d = self.module  # type: ignore[assignment]
+        spatial = len(conv.kernel_size)
+        x = x[None] if x.ndim == spatial + 1 else x
+        mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
+        x = pad(x, conv._reversed_padding_repeated_twice, mode=mode)
+        one = (1,) * (2 - spatial)
+        return unfold(
+            x[:, :, None] if spatial == 1 else x,
+            (*one, *conv.kernel_size),
+            (*one, *conv.dilation),
+            stride=(*one, *conv.stride),
+        )
+
+    def input_rows(self, x: Tensor) -> Tensor:
+        """Return one row per patch."""
+        return self.patches(x).mT.reshape(-1, self.fan_in)
+
+    def error_rows(self, e: Tensor) -> Tensor:
+        """Return the errors of every position."""
+        return self._batched(e).flatten(2).mT.reshape(-1, len(self.weight))
+
+    def _batched(self, e: Tensor) -> Tensor:
+        return e[None] if e.ndim == self.weight.ndim - 1 else e
+
+
+class GroupedConvLayer(ConvLayer):
+    """A convolution in groups: a block for each, held as stacks of matrices."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return `(groups, n_out, n_in)`, sizes of one group."""
+        n_in = self.fan_in + (self.bias is not None)
+        return self.groups, len(self.weight) // self.groups, n_in
+
+    def _stacked(self, rows: Tensor, n: int, *, mean: bool) -> Tensor:
+        """Return `(n, groups · k, positions)` as `(groups, r, k)`."""
+        rows = wide(rows)
+        if self.sharing == "reduce" and len(rows) == n:
+            rows = rows.mean(2, keepdim=True) if mean else rows.sum(2, keepdim=True)
+        each = rows.reshape(len(rows), self.groups, -1, rows.shape[2])
+        return each.permute(1, 0, 3, 2).flatten(1, 2)
+
+    def sum_inputs(self, x: Tensor, n: int) -> tuple[Gram, int]:
+        """Return Σ x̄ x̄ᵀ of every group, and how many rows each has."""
+        rows = self._stacked(self.patches(x), n, mean=True)
+        rows = with_ones(rows) if self.bias is not None else rows
+        return Gram(total=rows.mT @ rows), rows.shape[1]
+
+    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
+        """Return Σ e eᵀ of every group."""
+        rows = self._stacked(self._batched(e).flatten(2), n, mean=False)
+        return Gram(total=rows.mT @ rows)
+
+    def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
+        """Return Σ e² x̄² over rows of every group."""
+        inputs = self._stacked(self.patches(x), 0, mean=True).square()
+        inputs = with_ones(inputs) if self.bias is not None else inputs
+        errors = self._stacked(self._batched(e).flatten(2), 0, mean=False).square()
+        return errors.mT @ inputs
+
+
+def conv_layer(name: str, module: Module) -> Layer:
+    """Return a convolution's layer, in groups or not.
+
+    Example:
+        >>> conv_layer("c", Conv1d(4, 6, 3, groups=2)).shape
+        (2, 3, 7)
+    """
+    kind = GroupedConvLayer if module.groups != 1 else ConvLayer
+    return kind(name, module)

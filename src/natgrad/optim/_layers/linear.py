@@ -1,0 +1,148 @@
+"""What a layer is to the optimizer: rows that enter it, errors that come back, one matrix.
+
+A layer's parameters form one matrix W̄ of shape `(n_out, n_in)`, the bias its last column. Its
+Fisher block is approximated by Λ ⊗ Λ̃, second moments of the rows that enter the layer (with a one
+appended if there is a bias) and of the errors that come back to its outputs. A weight used at many
+positions of one datum (sequences, convolutions) has one row per position ("expand"), or one row
+per datum with inputs averaged and errors summed over positions ("reduce"; Eschenhagen et al. 2023).
+"""
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import Module, Parameter
+
+from natgrad.optim._curvature.gram import Gram, with_ones
+
+Sharing = Literal["expand", "reduce"]
+"""How the positions at which one datum uses a weight are counted."""
+
+
+class Layer(ABC):
+    """One module whose weight, and bias if it has a trainable one, are a single matrix.
+
+    Args:
+        name: The module's name in the model.
+        module: The module.
+
+    Attributes:
+        sharing: How positions are counted.
+        one_sided: Whether the input factor is one, and the damping is the error factor's alone.
+    """
+
+    sharing: Sharing = "expand"
+    one_sided = False
+
+    def __init__(self, name: str, module: Module) -> None:
+        self.name, self.module = name, module
+        self.weight: Parameter = module.weight  # type: ignore[assignment]
+        bias = getattr(module, "bias", None)
+        self.bias: Parameter | None = bias if bias is not None and bias.requires_grad else None
+        self.fan_in = self.weight[0].numel()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return `(n_out, n_in)` of W̄, the bias's column included."""
+        return len(self.weight), self.fan_in + (self.bias is not None)
+
+    @property
+    def factor_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of Λ and Λ̃."""
+        *stack, n_out, n_in = self.shape
+        return (*stack, n_in, n_in), (*stack, n_out, n_out)
+
+    @property
+    def named(self) -> dict[str, Parameter]:
+        """Return the parameters that W̄ is made of, by their names in the model."""
+        prefix = f"{self.name}." if self.name else ""
+        kinds = {"weight": self.weight, "bias": self.bias}
+        return {prefix + kind: p for kind, p in kinds.items() if p is not None}
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """Return the parameters that W̄ is made of."""
+        return list(self.named.values())
+
+    @abstractmethod
+    def input_rows(self, x: Tensor) -> Tensor:
+        """Return what entered the layer, one row per position, shape `(r, fan_in)`."""
+
+    @abstractmethod
+    def error_rows(self, e: Tensor) -> Tensor:
+        """Return what came back to the layer's output, one row per position, `(r, n_out)`."""
+
+    def reduced(self, rows: Tensor, n: int, *, mean: bool) -> Tensor:
+        """Return rows as they are counted: all, or their average or sum over each datum."""
+        if self.sharing == "expand" or len(rows) == n or len(rows) % n:
+            return rows
+        each = rows.reshape(n, -1, rows.shape[-1])
+        return each.mean(1) if mean else each.sum(1)
+
+    def sum_inputs(self, x: Tensor, n: int) -> tuple[Gram, int]:
+        """Return Σ x̄ x̄ᵀ over rows, and how many rows there are.
+
+        Args:
+            x: What entered the layer.
+            n: Number of data of the batch.
+        """
+        rows = self.reduced(wide(self.input_rows(x)), n, mean=True)
+        return Gram.of(rows, ones=self.bias is not None), len(rows)
+
+    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
+        """Return Σ e eᵀ over rows.
+
+        Args:
+            e: What came back to the layer's output.
+            x: What entered the layer.
+            n: Number of data of the batch.
+        """
+        return Gram.of(self.reduced(wide(self.error_rows(e)), n, mean=False))
+
+    def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
+        """Return Σ e² x̄² over rows, in the shape of W̄."""
+        inputs = wide(self.input_rows(x)).square()
+        inputs = with_ones(inputs) if self.bias is not None else inputs
+        return wide(self.error_rows(e)).square().mT @ inputs
+
+    def matrix(self, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
+        """Return a weight-shaped and a bias-shaped tensor as one matrix W̄."""
+        flat = weight.reshape(*self.shape[:-1], -1)
+        if self.bias is None:
+            return flat
+        out = flat.new_empty(self.shape) if out is None else out
+        out[..., :-1].copy_(flat)
+        column = out[..., -1]
+        column.copy_(bias.reshape(column.shape) if bias is not None else torch.zeros_like(column))
+        return out
+
+    def split(self, matrix: Tensor) -> list[Tensor]:
+        """Return a matrix as tensors in the shapes of `parameters`."""
+        if self.bias is None:
+            return [matrix.reshape(self.weight.shape)]
+        weight, bias = matrix[..., :-1], matrix[..., -1]
+        return [weight.reshape(self.weight.shape), bias.reshape(self.bias.shape)]
+
+    def gradient(self, out: Tensor | None = None) -> Tensor | None:
+        """Return `.grad` as a matrix, or None if the last backward pass left none."""
+        if self.weight.grad is None:
+            return None
+        return self.matrix(self.weight.grad, None if self.bias is None else self.bias.grad, out)
+
+
+class LinearLayer(Layer):
+    """`torch.nn.Linear`, inputs with any leading dimensions."""
+
+    def input_rows(self, x: Tensor) -> Tensor:
+        """Return inputs with leading dimensions flattened."""
+        return x.reshape(-1, x.shape[-1])
+
+    def error_rows(self, e: Tensor) -> Tensor:
+        """Return errors with leading dimensions flattened."""
+        return e.reshape(-1, e.shape[-1])
+
+
+def wide(rows: Tensor) -> Tensor:
+    """Return rows in float32 or wider."""
+    return rows if rows.dtype in (torch.float32, torch.float64) else rows.float()

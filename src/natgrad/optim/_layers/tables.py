@@ -1,0 +1,159 @@
+"""Embeddings and normalisations: blocks that are exact, diagonal or nearly so."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    LayerNorm,
+    Module,
+    RMSNorm,
+)
+from torch.nn import functional as F
+
+from natgrad.optim._curvature.gram import Gram
+from natgrad.optim._layers.linear import Layer, wide
+
+# A vector of parameters longer than this has a diagonal block instead of a full one.
+LARGEST_FULL_BLOCK = 1024
+
+
+class EmbeddingLayer(Layer):
+    """`torch.nn.Embedding`: a linear layer on one-hot rows, whose second moment is diagonal.
+
+    W̄ is the transposed table, `(dimension, entries)`.
+    """
+
+    def __init__(self, name: str, module: Module) -> None:
+        super().__init__(name, module)
+        self.bias = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return `(dimension, entries)`."""
+        return self.weight.shape[1], self.weight.shape[0]
+
+    @property
+    def factor_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of a diagonal and a matrix."""
+        n_out, n_in = self.shape
+        return (n_in,), (n_out, n_out)
+
+    def input_rows(self, x: Tensor) -> Tensor:
+        """Return the indices, one row each."""
+        return x.reshape(-1, 1)
+
+    def error_rows(self, e: Tensor) -> Tensor:
+        """Return errors with leading dimensions flattened."""
+        return e.reshape(-1, e.shape[-1])
+
+    def sum_inputs(self, x: Tensor, n: int) -> tuple[Gram, int]:
+        """Return how often each entry was looked up, the diagonal of Σ x xᵀ."""
+        counts = torch.bincount(x.reshape(-1), minlength=self.shape[1])
+        return Gram(total=counts.to(wide(self.weight).dtype)), x.numel()
+
+    def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
+        """Return Σ e² over the rows that looked up each entry."""
+        total = torch.zeros_like(wide(self.weight.detach()))
+        total.index_add_(0, x.reshape(-1), wide(self.error_rows(e)).square())
+        return total.mT
+
+    def matrix(self, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
+        """Return the transposed table."""
+        return weight.mT
+
+    def split(self, matrix: Tensor) -> list[Tensor]:
+        """Return the table."""
+        return [matrix.mT]
+
+
+class NormLayer(Layer):
+    """Scale and shift of a normalisation: the Fisher block of a vector, full or diagonal.
+
+    The output is linear in both, so a datum's gradient is Σ e ⊙ x̂ and Σ e over its positions, x̂
+    the normalised input; the block is the second moment of these, with nothing approximated but
+    the expectation. W̄ is one column.
+    """
+
+    one_sided = True
+
+    def __init__(self, name: str, module: Module) -> None:
+        super().__init__(name, module)
+        self._numbers = sum(p.numel() for p in self.parameters)
+        self.full = self._numbers <= LARGEST_FULL_BLOCK
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return `(n, 1)`, n numbers of scale and shift."""
+        return self._numbers, 1
+
+    @property
+    def factor_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of a one and a matrix, or its diagonal."""
+        n = self._numbers
+        return (1,), (n, n) if self.full else (n,)
+
+    def input_rows(self, x: Tensor) -> Tensor:
+        """Return a one for each datum."""
+        return torch.ones(len(x), 1, dtype=wide(x).dtype, device=x.device)
+
+    def error_rows(self, e: Tensor) -> Tensor:
+        """Return errors with leading dimensions flattened."""
+        return e.reshape(len(e), -1)
+
+    def sum_inputs(self, x: Tensor, n: int) -> tuple[Gram, int]:
+        """Return n, the second moment of ones."""
+        return Gram(total=torch.full((1,), float(n), dtype=wide(x).dtype, device=x.device)), n
+
+    def gradients(self, e: Tensor, x: Tensor, n: int) -> Tensor:
+        """Return every datum's gradient, `(n, numbers)`; of every position if data are mixed."""
+        e, unit = wide(e), wide(_normalised(self.module, x))
+        channels = not isinstance(self.module, (LayerNorm, RMSNorm))
+        if channels:  # (n, channels, …)
+            found = [(e * unit).flatten(2).sum(2), e.flatten(2).sum(2)] if e.ndim > 2 else []
+            found = found or [e * unit, e]
+        else:
+            lead = n if len(e) == n else math.prod(e.shape[: e.ndim - self.weight.ndim])
+            found = [t.reshape(lead, -1, self.weight.numel()).sum(1) for t in (e * unit, e)]
+        return found[0] if self.bias is None else torch.cat(found, dim=1)
+
+    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
+        """Return the second moment of the data's gradients, or its diagonal."""
+        rows = self.gradients(e, x, n)
+        if not self.full:
+            return Gram(total=rows.square().sum(0))
+        return Gram(total=rows.mT @ rows)
+
+    def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
+        """Return the diagonal of the second moment."""
+        return self.gradients(e, x, n).square().sum(0)[:, None]
+
+    def matrix(self, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
+        """Return scale and shift as one column."""
+        flat = weight.reshape(-1, 1)
+        if self.bias is None:
+            return flat
+        shift = torch.zeros_like(flat) if bias is None else bias.reshape(-1, 1)
+        return torch.cat([flat, shift])
+
+    def split(self, matrix: Tensor) -> list[Tensor]:
+        """Return scale and shift."""
+        sizes = [p.numel() for p in self.parameters]
+        pieces = zip(torch.split(matrix[:, 0], sizes), self.parameters, strict=True)
+        return [piece.reshape(p.shape) for piece, p in pieces]
+
+
+def _normalised(module: Module, x: Tensor) -> Tensor:
+    """Return the input before scale and shift, as a normalisation in training mode makes it."""
+    if isinstance(module, LayerNorm):
+        return F.layer_norm(x, module.normalized_shape, None, None, module.eps)
+    if isinstance(module, RMSNorm):
+        return F.rms_norm(x, module.normalized_shape, None, module.eps)
+    if isinstance(module, GroupNorm):
+        return F.group_norm(x, module.num_groups, None, None, module.eps)
+    assert isinstance(module, (BatchNorm1d, BatchNorm2d, BatchNorm3d))
+    return F.batch_norm(x, None, None, training=True, eps=module.eps)

@@ -1,0 +1,137 @@
+"""The natural gradient for another optimizer to follow."""
+
+from typing import Any
+
+import torch
+from torch.nn import Module
+
+from natgrad._checks import number
+from natgrad.likelihoods import Likelihood, Reduction
+from natgrad.optim._arguments import check_generator, named, trainable
+from natgrad.optim._build import as_factors, check_options
+from natgrad.optim._core import Core
+from natgrad.optim._curvature.factor import Factors
+from natgrad.optim._curvature.inverse import Solver
+from natgrad.optim._states import checked, entries, real
+from natgrad.optim.damping import Split
+from natgrad.optim.statistics import StepStatistics
+
+
+class Preconditioner:
+    """Replaces `.grad` by the natural gradient: `backward()`, `precondition()`, any `step()`.
+
+    The direction is that of `NGD` with a fixed damping; length, momentum and schedule are left to
+    the optimizer behind. `.grad` becomes (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹ of the average loss.
+
+    Args:
+        model: The model.
+        likelihood: The likelihood; also the criterion, unless `reduction` names that of another.
+        damping: λ.
+        factors: How the Kronecker factors are estimated.
+        refresh: Renew factors and inverses every so many calls, more often at the beginning.
+        solver: How factors are inverted.
+        split: How two factors share the damping.
+        reduction: Reduction of a loss that is not the likelihood itself.
+        strict: Raise if some parameter has no block.
+        generator: Source of the sampled labels.
+
+    Attributes:
+        statistics: What the last call did.
+
+    Example:
+        >>> import natgrad as ng
+        >>> _ = torch.manual_seed(0)
+        >>> model, criterion = torch.nn.Linear(3, 1), ng.Gaussian()
+        >>> precondition = Preconditioner(model, criterion, damping=1e-6)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        >>> x = torch.randn(50, 3)
+        >>> y = x @ torch.tensor([[1.0], [2.0], [3.0]])
+        >>> loss = criterion(model(x), y)
+        >>> loss.backward()
+        >>> precondition()
+        >>> optimizer.step()  # one natural step solves a linear problem
+        >>> float(criterion(model(x), y).detach()) < 1e-3
+        True
+    """
+
+    @named
+    def __init__(
+        self,
+        model: Module,
+        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
+        *,
+        damping: float = 0.01,
+        factors: Factors | None = None,
+        refresh: int = 6,
+        solver: Solver = "auto",
+        split: Split = "pi",
+        reduction: Reduction | None = None,
+        strict: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.params = trainable(model, likelihood)
+        self.damping = number(damping, "damping", low=0, low_open=True)
+        refresh = check_options(refresh, "kronecker", solver, split, reduction, strict)
+        check_generator(generator, self.params[0])
+        self.statistics = StepStatistics()
+        self._core = Core(
+            model,
+            likelihood,
+            factors=as_factors(factors),
+            refresh=refresh,
+            method="kronecker",
+            solver=solver,
+            split=split,
+            reduction=reduction,
+            strict=strict,
+            generator=generator,
+        )
+
+    @torch.no_grad()
+    def __call__(self) -> None:
+        """Replace the gradients of the last backward pass by natural ones.
+
+        Raises:
+            NonFiniteError: If loss or gradient is NaN or infinite; `.grad` is untouched.
+            InvalidInputError: If the criterion was not called on the model's outputs, or the model
+                has changed since.
+        """
+        self._core.structure.check()
+        batch, capture = self._core.batch(), self._core.capture
+        stats = StepStatistics(
+            step=self._core.steps + 1, damping=self.damping, refreshed=capture.wanted
+        )
+        stats.loss, self.statistics, capture.paused = batch.loss(), stats, True
+        try:
+            norms = self._core.renew(batch, self.damping, self.params, stats)
+            direction = self._core.direction(batch, norms, stats)
+        finally:
+            capture.paused = False
+        for part in direction.parts:
+            for p, d in zip(part.params, part.dense(), strict=True):
+                assert p.grad is not None
+                p.grad.copy_(d)
+        self._core.advance(due=False)
+
+    def remove(self) -> None:
+        """Remove every hook from the model and the criterion."""
+        self._core.capture.remove()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything a resumed run needs, layers keyed by module name."""
+        return self._core.state_dict() | {"damping": self.damping}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take the state of another run with the same model and options.
+
+        Raises:
+            InvalidInputError: If the state does not fit; nothing is loaded then.
+        """
+        checked(lambda: self._check_state(state))
+        self._core.load_state_dict(state)
+        self.damping = state["damping"]
+
+    def _check_state(self, state: Any) -> None:
+        entries(state, "it", self.state_dict())
+        real(state["damping"], "damping", low=0, low_open=True)
+        self._core.check_state(state, "it")

@@ -1,0 +1,1 @@
+"""Products of matrices: lifts through them, their kernel, their observed entries."""

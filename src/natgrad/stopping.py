@@ -1,0 +1,169 @@
+"""Rules that end a descent or a flow; combine them with | and &."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from natgrad._checks import instance, integer, number
+from natgrad.parametrizations.base import Params, flatten
+
+__all__ = [
+    "Progress",
+    "Rule",
+    "Status",
+    "direction_settled",
+    "loss_below",
+    "margin_above",
+    "steps_reached",
+    "time_reached",
+    "wall_clock",
+]
+
+
+class Status(StrEnum):
+    """Why a trajectory ended."""
+
+    CONVERGED = "converged"
+    TIME_REACHED = "time reached"
+    STALLED = "stalled"
+    SINGULAR = "singular"
+    DIVERGED = "diverged"
+
+
+@dataclass
+class Progress:
+    """Where a run is, as stopping rules see it.
+
+    Attributes:
+        t: Time.
+        steps: Steps taken.
+        loss: Loss now.
+        params: Parameters now.
+        outputs: Outputs at the training inputs.
+        labels: Their labels.
+        started: Wall clock at the start.
+        memory: What rules remember from call to call, by rule.
+    """
+
+    t: float
+    steps: int
+    loss: float
+    params: Params
+    outputs: Tensor
+    labels: Tensor
+    started: float
+    memory: dict[int, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A reason to stop.
+
+    Attributes:
+        met: Says whether the run should stop now.
+        reason: The rule in words.
+        status: How the trajectory is marked if the rule ends it.
+        until: A time past which the rule lets no run go.
+    """
+
+    met: Callable[[Progress], bool]
+    reason: str
+    status: Status = Status.CONVERGED
+    until: float = float("inf")
+
+    def __or__(self, other: "Rule") -> "Rule":
+        """Return a rule that stops as soon as either does."""
+        instance(other, "what is joined to a stopping rule", Rule)
+        return self._joined(other, any, "or", min(self.until, other.until))
+
+    def __and__(self, other: "Rule") -> "Rule":
+        """Return a rule that stops when both do."""
+        instance(other, "what is joined to a stopping rule", Rule)
+        return self._joined(other, all, "and", max(self.until, other.until))
+
+    def _joined(
+        self, other: "Rule", join: Callable[[list[bool]], bool], word: str, until: float
+    ) -> "Rule":
+        status = self.status if self.status == other.status else Status.CONVERGED
+        return Rule(
+            # Both are asked every time: rules that remember must see every step.
+            lambda progress: join([self.met(progress), other.met(progress)]),
+            f"{self.reason} {word} {other.reason}",
+            status,
+            until,
+        )
+
+
+def loss_below(bound: float) -> Rule:
+    """Stop when the loss is at most `bound`.
+
+    Example:
+        >>> (loss_below(1e-6) | time_reached(1e9)).reason
+        'loss at most 1e-06 or time 1e+09 reached'
+    """
+    bound = number(bound, "the bound of loss_below")
+    return Rule(lambda p: p.loss <= bound, f"loss at most {bound:g}")
+
+
+def margin_above(bound: float) -> Rule:
+    """Stop when every training margin y·s exceeds `bound` (labels ±1)."""
+    bound = number(bound, "the bound of margin_above")
+
+    def met(p: Progress) -> bool:
+        return bool((p.outputs.flatten() * p.labels.flatten()).min() > bound)
+
+    return Rule(met, f"margins above {bound:g}")
+
+
+def time_reached(t: float) -> Rule:
+    """Stop at time t."""
+    t = number(t, "the final time", low=0, low_open=True)
+    return Rule(lambda p: p.t >= t, f"time {t:g} reached", Status.TIME_REACHED, t)
+
+
+def steps_reached(n: int) -> Rule:
+    """Stop after n steps."""
+    n = integer(n, "the number of steps", low=0)
+    return Rule(lambda p: p.steps >= n, f"{n} steps", Status.TIME_REACHED)
+
+
+def direction_settled(tolerance: float) -> Rule:
+    """Stop when the normalised parameters change by at most `tolerance` per unit of log time.
+
+    Separable data send parameters to infinity: their direction converges, they do not.
+    """
+    tolerance = number(tolerance, "the tolerance of direction_settled", low=0)
+    key = id(object())
+
+    def met(p: Progress) -> bool:
+        flat = flatten(p.params)
+        unit = flat / torch.linalg.vector_norm(flat).clamp(min=torch.finfo(flat.dtype).tiny)
+        now = torch.cat([unit, unit.new_tensor([max(p.t, 1e-300)])])
+        before = p.memory.get(key)
+        p.memory[key] = now
+        if before is None or p.t <= 0:
+            return False
+        elapsed = torch.log(now[-1] / before[-1])
+        change = torch.linalg.vector_norm(now[:-1] - before[:-1])
+        return bool(elapsed > 0) and float(change / elapsed) <= tolerance
+
+    return Rule(met, f"direction settled to {tolerance:g}")
+
+
+def wall_clock(seconds: float) -> Rule:
+    """Stop after so many seconds of wall-clock time."""
+    seconds = number(seconds, "the seconds of wall_clock", low=0)
+    return Rule(
+        lambda p: time.perf_counter() - p.started >= seconds,
+        f"{seconds:g} s of wall clock",
+        Status.STALLED,
+    )
+
+
+def as_rule(until: "float | Rule") -> Rule:
+    """Return a rule; a number means a time."""
+    return until if isinstance(until, Rule) else time_reached(until)

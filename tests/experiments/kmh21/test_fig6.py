@@ -40,7 +40,7 @@ def test_one_bad_data_set_is_enough_to_break_a_claim(found) -> None:
     config, arrays = found
     whole = arrays["gaussian"].copy()
     try:
-        arrays["gaussian"][-1, -1, -1] = 1.0
+        arrays["gaussian"][-1, config.observations.index(config.many), -1] = 1.0
         (claim,) = [c for c in fig6.claims(config, arrays) if c.id == "gaussian-depth-5"]
         assert not claim.satisfied
     finally:

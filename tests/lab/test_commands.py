@@ -30,7 +30,7 @@ def only_toys(monkeypatch):
     """Two toy experiments and no others, wherever this module was imported before."""
     monkeypatch.setattr(registry, "_EXPERIMENTS", {"toy/a": toys.A, "toy/b": toys.B})
     for module in ("listing", "reproduce", "draw", "clean"):
-        monkeypatch.setattr(f"natgrad.cli.{module}.load", lambda: None)
+        monkeypatch.setattr(f"natgrad.cli._{module}.load", lambda: None)
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = f"Did you mean {near[0]}?" if near else "`natgrad --help` lists them."
         return complain(f"there is no command {name!r}. {hint}")
     module = "listing" if name == "list" else name
-    command: Callable[[list[str]], int] = import_module(f"natgrad.cli.{module}").main
+    command: Callable[[list[str]], int] = import_module(f"natgrad.cli._{module}").main
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return command(rest)

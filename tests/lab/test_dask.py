@@ -133,14 +133,19 @@ def test_cells_of_a_killed_client_end_on_the_workers(engine, cluster, store, tmp
 
 def test_a_cluster_started_here_listens_on_loopback_only(store) -> None:
     """Whoever reaches a port of Dask's can read, and often run, what they like."""
-    own = psutil.Process()
-    before = set(listening(own))
+    before = family_listens()  # workers of other tests among it
     with start_engine("dask", workers=1) as engine:
         Sweeper(engine, store)(MATRICES[:1])
-        family = [own, *own.children(recursive=True)]
-        found = {place for process in family for place in listening(process)} - before
+        found = family_listens() - before
     assert {ip for ip, _ in found} <= {"127.0.0.1", "::1"}
     assert found  # the test sees sockets: those of the two HTTP servers
+
+
+def family_listens() -> set[tuple[str, int]]:
+    """Return where this process and its children take connections."""
+    own = psutil.Process()
+    family = [own, *own.children(recursive=True)]
+    return {place for process in family for place in listening(process)}
 
 
 def listening(process: psutil.Process) -> list[tuple[str, int]]:

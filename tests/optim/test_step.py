@@ -18,7 +18,6 @@ from natgrad import (
     descend,
     natural,
     reference,
-    steps_reached,
 )
 from natgrad.errors import InvalidInputError, NonFiniteError
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, Quadratic, Scheduled
@@ -27,6 +26,7 @@ from natgrad.optim._trial import Trial
 from natgrad.optim.damping import ridges
 from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.step_length import QuadraticModel
+from natgrad.stopping import steps_reached
 from tests.helpers import F64, assert_near, generator, pinv, randn
 from tests.optim.nets import (
     backward,

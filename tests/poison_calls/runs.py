@@ -70,8 +70,8 @@ add(
     lambda: {"size": 0.1, "normalize": True, "grow": 1.1, "shrink": 0.5, "midpoint": False},
 )
 add(
-    "natgrad.flows.Rule",
-    flows.Rule,
+    "natgrad.stopping.Rule",
+    ng.stopping.Rule,
     lambda: {
         "met": lambda progress: True,
         "reason": "at once",

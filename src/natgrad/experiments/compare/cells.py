@@ -224,11 +224,12 @@ def fit(config: Fit, loaded: Loaded | None = None) -> Result:
     rows = part(loaded or load(config.data), config.how, config.fold)
     beta, early = _solver(config)(rows)
     right = _right(beta, rows.test_x, rows.test_y)
+    answered = not bool(torch.isnan(beta).any())
     values = {
         "beta": beta,
-        "margin": margin(beta, rows.x, rows.y),
+        "margin": margin(beta, rows.x, rows.y) if answered else beta.new_tensor(math.nan),
         "train_accuracy": _right(beta, rows.x, rows.y).mean(),
-        "right": torch.where(torch.isnan(beta).any(), math.nan, right),
+        "right": right if answered else torch.full_like(right, math.nan),
         "early": torch.tensor(early, dtype=torch.float64),
     }
     return {name: value.numpy() for name, value in values.items()}

@@ -16,11 +16,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from natgrad import errors
 from natgrad._checksum import digest
 from natgrad.errors import InvalidInputError
 
 _PACKAGE = "natgrad"
-_NATGRAD = Path(__file__).parents[2]  # the folder that holds the package
+_NATGRAD = Path(errors.__file__).parents[1]  # the folder that holds the package
 _INSTALLED = {
     Path(path).resolve()
     for name, path in sysconfig.get_paths().items()

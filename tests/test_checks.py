@@ -1,6 +1,8 @@
 """Each check returns what it accepts in one type, and refuses the rest with one sentence."""
 
 import math
+import subprocess
+import sys
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -190,3 +192,11 @@ def test_no_value_is_too_strange_to_describe():
         assert len(_checks.describe(value)) < 100
     with pytest.raises(NatgradError):
         _checks.number(Strange(), "x")
+
+
+def test_checks_do_not_import_torch():
+    code = (
+        "import sys, natgrad._checks as c; c.describe([1]); c.number(1, 'a'); c.choice('a', 'b', 'a')"
+        "; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,18 +2,22 @@
 
 Each returns the value it checked, in the type the code below works with, or raises an error of
 `natgrad.errors` whose sentence says what was expected and what came.
+
+The command line checks its arguments here before it needs torch, so nothing here imports torch
+until a tensor comes.
 """
+
+from __future__ import annotations
 
 import difflib
 import math
 import os
+import sys
 from collections.abc import Iterable, Sequence
+from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from natgrad.errors import (
     DeviceError,
@@ -23,12 +27,16 @@ from natgrad.errors import (
     ShapeError,
 )
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
 T = TypeVar("T")
 S = TypeVar("S", bound=str)
 
-FLOATS = (torch.float32, torch.float64)
+FLOATS: tuple[torch.dtype, ...]
 """The dtypes of all computations."""
-ALL_FLOATS = (torch.bfloat16, torch.float16, *FLOATS)
+ALL_FLOATS: tuple[torch.dtype, ...]
 """The dtypes of what is only read, such as a network's outputs."""
 
 LARGEST_INTEGER = 2**63 - 1
@@ -36,6 +44,22 @@ LARGEST_INTEGER = 2**63 - 1
 
 _LONGEST = 60
 _PRINTED = (str, bytes, Real, complex, type(None))
+
+
+def __getattr__(name: str) -> Any:
+    """Return `FLOATS` or `ALL_FLOATS`, which need torch."""
+    if name not in ("FLOATS", "ALL_FLOATS"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import torch
+
+    return _floats() if name == "FLOATS" else (torch.bfloat16, torch.float16, *_floats())
+
+
+@cache
+def _floats() -> tuple[torch.dtype, ...]:
+    import torch
+
+    return torch.float32, torch.float64
 
 
 def describe(value: object) -> str:
@@ -47,7 +71,7 @@ def describe(value: object) -> str:
     """
     if isinstance(value, type):
         return f"the class {value.__name__}"
-    if isinstance(value, Tensor):
+    if is_tensor(value):
         if value.is_nested:  # Has no shape.
             return "a nested tensor"
         return f"a tensor of {value.dtype} and shape {tuple(value.shape)}"
@@ -111,7 +135,7 @@ def number(
         natgrad.errors.InvalidInputError: momentum must be a number of at least 0 and below 1, ...
     """
     wanted = "a number" + _bounds(low, high, low_open, high_open)
-    if isinstance(value, Tensor) and _is_scalar(value):
+    if is_tensor(value) and _is_scalar(value):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, Real):
         raise DtypeError(f"{name} must be {wanted}, but is {describe(value)}.")
@@ -140,7 +164,7 @@ def numbers(
         low: Smallest value of each; None for no bound.
     """
     wanted = "a sequence of numbers" if count is None else f"a sequence of {count} numbers"
-    if isinstance(value, Tensor):
+    if is_tensor(value):
         value = dense(value, name).tolist()
     elif hasattr(value, "tolist"):  # NumPy's arrays and scalars.
         value = value.tolist()
@@ -279,6 +303,8 @@ def generator(
     """Return a `torch.Generator`, or None where that is allowed."""
     if value is None and optional:
         return None
+    import torch
+
     if not isinstance(value, torch.Generator):
         raise DtypeError(
             f"{name} must be a torch.Generator{' or None' if optional else ''}, but is "
@@ -289,7 +315,9 @@ def generator(
 
 def dtype(value: Any, name: str = "dtype") -> torch.dtype:
     """Return float32 or float64; raise `DtypeError` at anything else."""
-    if isinstance(value, torch.dtype) and value in FLOATS:
+    import torch
+
+    if isinstance(value, torch.dtype) and value in _floats():
         return value
     got = str(value) if isinstance(value, torch.dtype) else describe(value)
     raise DtypeError(f"{name} must be torch.float32 or torch.float64, but is {got}.")
@@ -297,11 +325,11 @@ def dtype(value: Any, name: str = "dtype") -> torch.dtype:
 
 def dense(value: Any, name: str) -> Tensor:
     """Return a tensor that holds its numbers one by one: not sparse, quantized, nested or meta."""
-    if not isinstance(value, Tensor):
+    if not is_tensor(value):
         raise DtypeError(f"{name} must be a torch.Tensor, but is {describe(value)}.")
     if value.is_nested:
         raise DtypeError(f"{name} must be dense, but is a nested tensor; try .to_padded_tensor(0).")
-    if value.layout != torch.strided:
+    if not _is_strided(value):
         raise DtypeError(f"{name} must be dense, but has layout {value.layout}; try .to_dense().")
     if value.is_quantized:
         raise DtypeError(f"{name} must not be quantized, but is {value.dtype}; try .dequantize().")
@@ -315,7 +343,7 @@ def tensor(
     name: str,
     *,
     shape: tuple[int | str, ...] | None = None,
-    dtypes: tuple[torch.dtype, ...] = FLOATS,
+    dtypes: tuple[torch.dtype, ...] | None = None,
     finite: bool = True,
     empty: bool = False,
 ) -> Tensor:
@@ -326,7 +354,7 @@ def tensor(
         name: How the caller knows it.
         shape: What each side must be; a string names a side that may have any length. None for
             any shape.
-        dtypes: Dtypes accepted.
+        dtypes: Dtypes accepted; default float32 and float64.
         finite: Whether NaN and infinities are refused.
         empty: Whether a tensor without entries is accepted.
 
@@ -337,14 +365,16 @@ def tensor(
         NonFiniteError: If it holds NaN or an infinity.
 
     Example:
+        >>> import torch
         >>> tensor(torch.zeros(2, 3), "X", shape=("n", 2))
         Traceback (most recent call last):
         ...
         natgrad.errors.ShapeError: X must have shape (n, 2), but has (2, 3).
     """
     found = dense(value, name)
-    if found.dtype not in dtypes:
-        known = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+    accepted = _floats() if dtypes is None else dtypes
+    if found.dtype not in accepted:
+        known = " or ".join(str(dtype).removeprefix("torch.") for dtype in accepted)
         raise DtypeError(f"{name} must be a {known} tensor, but is {found.dtype}; try .double().")
     if shape is not None and not (
         found.ndim == len(shape)
@@ -375,19 +405,32 @@ def same_kind(value: Tensor, like: Tensor, name: str, like_name: str) -> None:
 
 def require_finite(value: Tensor, name: str) -> None:
     """Raise `NonFiniteError` if the tensor holds NaN or an infinity."""
-    if not bool(torch.isfinite(value).all()):
-        bad = int((~torch.isfinite(value)).sum())
+    finite = value.isfinite()
+    if not bool(finite.all()):
+        bad = int((~finite).sum())
         raise NonFiniteError(
             f"{name} must be finite, but {bad} of its {value.numel()} entries are NaN or infinite."
             " Look for a diverged run, an overflow or missing values upstream."
         )
 
 
+def is_tensor(value: object) -> TypeGuard[Tensor]:
+    """Return whether the value is a tensor, which it is not as long as nobody imported torch."""
+    loaded = sys.modules.get("torch")
+    return loaded is not None and isinstance(value, loaded.Tensor)
+
+
 def _is_scalar(value: Tensor) -> bool:
     """Return whether a tensor is one real number, which `item` may read."""
-    plain = not value.is_nested and value.layout == torch.strided and not value.is_meta
+    plain = not value.is_nested and _is_strided(value) and not value.is_meta
     real = plain and value.ndim == 0 and not value.is_quantized and not value.is_complex()
-    return real and value.dtype != torch.bool
+    return real and str(value.dtype) != "torch.bool"
+
+
+def _is_strided(value: Tensor) -> bool:
+    import torch
+
+    return value.layout == torch.strided
 
 
 def _bounds(low: float | None, high: float | None, low_open: bool, high_open: bool) -> str:

@@ -7,7 +7,7 @@ check natgrad, or your own model, in double precision and at small sizes.
 Parameters are flattened leaf by leaf, row-major.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.func import grad, hessian, jacrev
 
 from natgrad._checks import dense, describe, instance, number, require_finite, tensor
-from natgrad.errors import DtypeError, ShapeError
-from natgrad.likelihoods import Bernoulli, Categorical, Likelihood
+from natgrad.errors import DtypeError, ShapeError, UnsupportedError
+from natgrad.likelihoods import Likelihood
 
 __all__ = ["Model", "fisher", "flatten", "gradient", "jacobian", "natural", "unflatten"]
 
@@ -105,8 +105,8 @@ def fisher(
 ) -> Tensor:
     """Return the Fisher matrix `(p, p)`, [BLH18] (5): expected outer product of score vectors.
 
-    Labels are averaged over the model's own distribution: by enumeration where they are discrete,
-    and for Gaussian noise as the Hessian of the loss in the outputs.
+    Labels are averaged over the model's own distribution, which `Likelihood.support` lists. For
+    Gaussian noise the Hessian of the loss in the outputs is taken instead.
 
     Args:
         likelihood: The loss.
@@ -212,22 +212,17 @@ def _check(model: Any, params: Any, x: Any) -> None:
 
 
 def _output_fisher(likelihood: Likelihood, f: Tensor) -> Tensor:
-    """Return the Fisher block `(k, k)` of one datum's outputs."""
-
-    def loss_for(y: Tensor) -> Callable[[Tensor], Tensor]:
-        return lambda s: likelihood.losses(s[None], y)[0]
-
-    if isinstance(likelihood, Categorical):
-        labels = [torch.tensor([c], device=f.device) for c in range(len(f))]
-    elif isinstance(likelihood, Bernoulli):
-        low = 0.0 if likelihood.zero_one else -1.0
-        grid = torch.cartesian_prod(*[torch.tensor([low, 1.0])] * len(f)).reshape(-1, len(f))
-        labels = [row[None].to(f) for row in grid]
-    else:
-        block: Tensor = hessian(loss_for(f[None].detach()))(f)
+    """Return the Fisher block `(k, k)` of one sample's outputs."""
+    listed = likelihood.support(f)
+    if listed is None:
+        if not likelihood.constant_fisher:
+            raise UnsupportedError(
+                f"the reference averages over labels, but {likelihood!r} lists none. Define its "
+                "method support()."
+            )
+        block: Tensor = hessian(lambda s: likelihood.losses(s[None], f[None].detach())[0])(f)
         return block
-    total = torch.zeros(len(f), len(f), dtype=f.dtype, device=f.device)
-    for y in labels:
-        score = grad(loss_for(y))(f)
-        total = total + torch.exp(-loss_for(y)(f)) * torch.outer(score, score)
-    return total
+    labels, probabilities = listed
+    copies = f.expand(len(labels), len(f))
+    scores: Tensor = grad(lambda s: likelihood.losses(s, labels).sum())(copies)
+    return torch.einsum("m,mk,mj->kj", probabilities, scores, scores)

@@ -8,11 +8,11 @@ from torch import Tensor
 from natgrad._checks import dense, require_finite
 from natgrad.directions._batch import check_inputs, check_model, check_params
 from natgrad.errors import InvalidInputError, UnsupportedError
-from natgrad.likelihoods import Gaussian, Likelihood
+from natgrad.likelihoods import Likelihood
 from natgrad.linalg import lstsq
 from natgrad.linalg._kronecker import Factor
-from natgrad.parametrizations import DeepLinear
 from natgrad.parametrizations.base import (
+    LiftedHypothesis,
     P,
     Parametrization,
     check_same_structure,
@@ -78,7 +78,7 @@ class Fisher(Generic[P]):
         the other order than in the paper, whose vec stacks columns.
         """
         self._check_layers(i, j)
-        if not self._is_linear_gaussian():
+        if not self._is_kronecker():
             rows, columns = self._layer_slice(i), self._layer_slice(j)
             return self.dense()[rows][:, columns]
         (ahead_i, behind_i), (ahead_j, behind_j) = self._sides(i), self._sides(j)
@@ -102,7 +102,7 @@ class Fisher(Generic[P]):
             tuple(_pinv(side) for side in self._sides(layer)) for layer in (i, j)
         )
         sigma, precision = self._moments()
-        depth = cast(DeepLinear, self.parametrization).depth
+        depth = self._network.layers(self.params)
         inputs = behind_i.mT @ _pinv(sigma) @ behind_j
         errors = ahead_i @ torch.linalg.inv(precision) @ ahead_j.mT
         return _kron(errors, inputs) / depth**2
@@ -133,8 +133,8 @@ class Fisher(Generic[P]):
         """
         self._refuse_others("inverse_matvec")
         self._check_vector(v)
-        network = cast(DeepLinear, self.parametrization)
-        sides = [self._sides(i + 1) for i in range(network.depth)]
+        depth = self._network.layers(self.params)
+        sides = [self._sides(i + 1) for i in range(depth)]
         parts = zip(sides, cast(tuple[Tensor, ...], v), strict=True)
         h = torch.stack([lstsq(b, lstsq(a.mT, g).solution.mT).solution.mT for (a, b), g in parts])
         scale = self.likelihood.scale(len(self.x))
@@ -142,7 +142,7 @@ class Fisher(Generic[P]):
         # Σ⁻¹ by least squares on the inputs: their second moment has twice the digits to lose.
         u = lstsq(self.x, lstsq(self.x.mT, u.mT).solution).solution.mT / scale
         moved = [lstsq(b.mT, lstsq(a, u).solution.mT).solution.mT for a, b in sides]
-        return cast(P, tuple(w / network.depth**2 for w in moved))
+        return cast(P, tuple(w / depth**2 for w in moved))
 
     def _check_vector(self, v: P) -> None:
         """Raise unless v is finite, dense and of the structure of the parameters."""
@@ -154,7 +154,7 @@ class Fisher(Generic[P]):
             require_finite(part, "the vector")
 
     def _refuse_others(self, name: str) -> None:
-        if not self._is_linear_gaussian():
+        if not self._is_kronecker():
             raise UnsupportedError(
                 f"{name} is [BLH18] suppl. (36): it needs DeepLinear and Gaussian. natural() "
                 "solves with the Fisher of other models."
@@ -168,18 +168,20 @@ class Fisher(Generic[P]):
                     f"layers are numbered from 1 to {depth}, but {layer!r} was asked for."
                 )
 
-    def _is_linear_gaussian(self) -> bool:
-        return isinstance(self.parametrization, DeepLinear) and isinstance(
-            self.likelihood, Gaussian
-        )
+    def _is_kronecker(self) -> bool:
+        """Return whether the blocks are Kronecker products: factors of a linear map, one Fisher."""
+        return self.parametrization.lifted and self.likelihood.constant_fisher
+
+    @property
+    def _network(self) -> LiftedHypothesis[P]:
+        return cast(LiftedHypothesis[P], self.parametrization)
 
     def _sides(self, layer: int) -> tuple[Tensor, Tensor]:
         """Return Wᵢᵃ and Wᵢᵇ."""
-        network = cast(DeepLinear, self.parametrization)
-        ahead, behind = network.partial_products(cast(tuple[Tensor, ...], self.params))
+        ahead, behind = self._network.partial_products(self.params)
         return (
-            self._dense_factor(ahead[layer - 1], network.widths[-1]),
-            self._dense_factor(behind[layer - 1], network.widths[0]),
+            self._dense_factor(ahead[layer - 1], self._blocks.shape[1]),
+            self._dense_factor(behind[layer - 1], self.x.shape[1]),
         )
 
     def _dense_factor(self, factor: Factor, n: int) -> Tensor:

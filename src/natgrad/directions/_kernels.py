@@ -1,6 +1,6 @@
 """Neural tangent kernels, Euclidean and natural."""
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -9,12 +9,9 @@ from natgrad._checks import instance
 from natgrad.directions._batch import check_inputs, check_model
 from natgrad.directions.fisher_over import FisherOver, GaussianInputs, check_fisher_over
 from natgrad.errors import InvalidInputError, UnsupportedError, VelocityOverflowError
-from natgrad.likelihoods import Gaussian, Likelihood
-from natgrad.linalg import graded_fisher_solve, reachable
+from natgrad.likelihoods import Likelihood
+from natgrad.linalg import graded_fisher_solve
 from natgrad.linalg._lstsq import condition, gram_inverse, require_finite
-from natgrad.parametrizations import Direct, MatrixProduct
-from natgrad.parametrizations._products.entries import are_entries
-from natgrad.parametrizations._products.lift import partial_products
 from natgrad.parametrizations.base import LinearHypothesis, P, Parametrization, detach
 
 
@@ -44,6 +41,7 @@ def ntk(
     Example:
         At depth one only the observed entry moves:
 
+        >>> from natgrad import MatrixProduct
         >>> product = MatrixProduct(1)
         >>> ntk(product, (torch.zeros(2, 2),))[0, 1]
         tensor([[0., 1.],
@@ -107,7 +105,7 @@ def natural_ntk(
     Example:
         One logit and independent data: the kernel is the inverse Fisher of the logits.
 
-        >>> from natgrad import Bernoulli
+        >>> from natgrad import Bernoulli, Direct
         >>> natural_ntk(Bernoulli(reduction="sum"), Direct(), torch.zeros(2), torch.eye(2))
         tensor([[4., 0.],
                 [0., 4.]])
@@ -117,9 +115,7 @@ def natural_ntk(
     params = detach(params)
     parametrization.check(params)
     check_fisher_over(fisher_over)
-    matrix = isinstance(parametrization, MatrixProduct) or (
-        isinstance(parametrization, Direct) and (x is None or are_entries(x))
-    )
+    matrix = parametrization.reads_entries(x)
     over = ("all" if matrix else "batch") if fisher_over is None else fisher_over
     if isinstance(over, str) and over == "all":
         if not matrix:
@@ -205,17 +201,14 @@ def _over_all_entries(
     """Return the projection on reachable velocities, times the noise variance."""
     model = _linear(parametrization)
     h = model.hypothesis(params)
-    if not isinstance(likelihood, Gaussian):
+    if not likelihood.constant_fisher:
         raise UnsupportedError(
             f"the natural kernel over all entries needs Gaussian noise, not {likelihood!r}."
         )
     root = likelihood.precision_root(h, 1)
     variance = 1.0 if root is None else float(root[0, 0]) ** -2
     kernel = torch.eye(h.numel(), dtype=h.dtype, device=h.device).reshape(-1, *h.shape)
-    if isinstance(parametrization, MatrixProduct):
-        factors = cast(Any, params)
-        if not parametrization.surjective(factors):
-            kernel = reachable(*partial_products(factors), kernel)
+    kernel = model.reachable(params, kernel)
     kernel = variance * kernel.reshape(h.shape + h.shape)
     if x is None:
         return kernel

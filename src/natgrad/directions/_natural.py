@@ -8,9 +8,9 @@ from natgrad.directions._batch import check_inputs, check_problem, finite_output
 from natgrad.directions._routes.problem import Problem
 from natgrad.directions._routes.rows import solve_over_batch, solve_over_inputs
 from natgrad.directions._routes.structured import (
-    deep_linear_over_batch,
-    deep_linear_over_inputs,
     features_by_outputs,
+    lifted_over_batch,
+    lifted_over_inputs,
     over_all_entries,
     over_gaussian_population,
 )
@@ -18,7 +18,6 @@ from natgrad.directions.fisher_over import FisherOver, GaussianInputs, check_fis
 from natgrad.directions.selection import Selection, resolve_shares
 from natgrad.errors import VelocityOverflowError
 from natgrad.likelihoods import Likelihood
-from natgrad.parametrizations import DeepLinear
 from natgrad.parametrizations.base import P, Parametrization, detach, leaves
 
 
@@ -93,7 +92,7 @@ def _solve(problem: Problem[P], fisher_over: FisherOver) -> P:
     if isinstance(over, str):
         if over == "all":
             return over_all_entries(problem)
-        v = deep_linear_over_batch(problem, model) if isinstance(model, DeepLinear) else None
+        v = lifted_over_batch(problem) if model.lifted else None
         return solve_over_batch(problem) if v is None else v
     if isinstance(over, GaussianInputs):
         v = over_gaussian_population(problem, over)
@@ -103,8 +102,5 @@ def _solve(problem: Problem[P], fisher_over: FisherOver) -> P:
     else:
         check_inputs(model, problem.params, over)
         fisher_x, root = over, problem.likelihood.root(model.predict(problem.params, over))
-    if isinstance(model, DeepLinear):
-        v = deep_linear_over_inputs(problem, model, fisher_x)
-        if v is not None:
-            return v
-    return solve_over_inputs(problem, fisher_x, root)
+    v = lifted_over_inputs(problem, fisher_x) if model.lifted else None
+    return solve_over_inputs(problem, fisher_x, root) if v is None else v

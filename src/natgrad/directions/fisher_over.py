@@ -1,16 +1,14 @@
 """Which inputs the Fisher is averaged over: the batch, a sample, a population, all entries."""
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from natgrad._checks import describe, nearest, number
+from natgrad._checks import describe, nearest
 from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError
-from natgrad.likelihoods import Bernoulli, Gaussian, Likelihood, Root
+from natgrad.likelihoods import Bernoulli, Likelihood, Root
 from natgrad.linalg import cholesky
 from natgrad.linalg._cholesky import check_covariance
 
@@ -50,28 +48,15 @@ class GaussianInputs:
 
     @staticmethod
     def moments(r: float) -> tuple[float, float]:
-        """Return a = E φ′(rz) and c = E φ′(rz) z² for z standard normal.
-
-        Gauss–Legendre in s = rz on [0, min(40, 9r)]: φ′ is below 1e-17 past the first bound and
-        the normal density past the second.
-        """
-        r = number(r, "r", low=0)
-        if r == 0:
-            return 0.25, 0.25
-        nodes, weights = _legendre()
-        top = min(40.0, 9.0 * r)
-        s = 0.5 * top * (nodes + 1)
-        z = s / r
-        derivative = np.exp(-s) / (1 + np.exp(-s)) ** 2
-        density = derivative * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
-        weight = weights * top / r  # both signs of z: 2 × the half-width top / 2r
-        return float(weight @ density), float(weight @ (density * z**2))
+        """Return a = E φ′(rz) and c = E φ′(rz) z² for z standard normal: those of `Bernoulli`."""
+        return Bernoulli().gaussian_moments(r)
 
     def representatives(self, likelihood: Likelihood, h: Tensor) -> tuple[Tensor, Root]:
         """Return d inputs and a root whose average Fisher is the population's.
 
         Args:
-            likelihood: `Gaussian`, or `Bernoulli` with one logit.
+            likelihood: One with a constant Fisher, as `Gaussian`, or with `gaussian_moments` and
+                one output, as `Bernoulli`.
             h: Linear hypothesis as features × outputs, shape `(d, k)`.
 
         Raises:
@@ -79,29 +64,33 @@ class GaussianInputs:
         """
         d, k = h.shape
         t = self.root(h, d)
-        if isinstance(likelihood, Gaussian):
+        if likelihood.constant_fisher:
             x = d**0.5 * t
             return x, likelihood.root(x @ h)
-        if isinstance(likelihood, Bernoulli) and k == 1:
-            gamma = (t @ h)[:, 0]
-            r = float(torch.linalg.vector_norm(gamma))
-            a, c = self.moments(r)
+        gamma = (t @ h)[:, 0]
+        r = float(torch.linalg.vector_norm(gamma))
+        moments = likelihood.gaussian_moments(r) if k == 1 else None
+        if moments is not None:
+            a, c = moments
             unit = gamma / r if r else torch.zeros_like(gamma)
             stretch = c**0.5 - a**0.5
             x = d**0.5 * (a**0.5 * t + stretch * torch.outer(unit, unit @ t))
             return x, Root(None, torch.zeros_like(x[:, :1]))
         raise UnsupportedError(
-            f"the Fisher over Gaussian inputs has a closed form for Gaussian noise, or one logit "
+            "the Fisher over Gaussian inputs has a closed form for Gaussian noise, or one logit "
             f"and Bernoulli; not for {likelihood!r} with {k} outputs. Pass a large sample of "
             "inputs as fisher_over instead."
         )
 
     def solve_identity(self, likelihood: Likelihood, beta: Tensor, d: Tensor) -> Tensor | None:
         """Return F(β)⁻¹ d in O(dim) where C = I and β is one vector of logits; else None."""
-        if self.covariance is not None or not isinstance(likelihood, Bernoulli) or beta.ndim != 1:
+        if self.covariance is not None or beta.ndim != 1:
             return None
         r = float(torch.linalg.vector_norm(beta))
-        a, c = self.moments(r)
+        moments = likelihood.gaussian_moments(r)
+        if moments is None:
+            return None
+        a, c = moments
         if r == 0:
             return d / a
         unit = beta / r
@@ -111,12 +100,6 @@ class GaussianInputs:
 
 FisherOver = Tensor | GaussianInputs | Literal["batch", "all"] | None
 """Inputs the Fisher is averaged over; None is the parametrization's default."""
-
-
-@cache
-def _legendre() -> tuple[np.ndarray, np.ndarray]:
-    nodes, weights = np.polynomial.legendre.leggauss(200)
-    return nodes, weights
 
 
 def check_fisher_over(value: object) -> None:

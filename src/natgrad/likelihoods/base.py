@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from natgrad.errors import DeviceError, DtypeError, InvalidInputError, ShapeError
+from natgrad.errors import (
+    DeviceError,
+    DtypeError,
+    InvalidInputError,
+    ShapeError,
+    UnsupportedError,
+)
 from natgrad.linalg._lstsq import require_finite
 
 Reduction = Literal["mean", "sum"]
@@ -79,10 +85,13 @@ class Likelihood(ABC):
         reduction: `"mean"` (default) or `"sum"`.
 
     Attributes:
-        constant_fisher: Whether the Fisher is the same for all outputs.
+        constant_fisher: Whether the Fisher is the same for all outputs. If so, `precision_root`
+            gives its root, and `root` the same as contrasts with weights of one.
+        classifies: Whether labels are classes, so that losses of separable data decay forever.
     """
 
     constant_fisher: bool = False
+    classifies: bool = False
 
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         if reduction not in get_args(Reduction):
@@ -216,6 +225,39 @@ class Likelihood(ABC):
         """Return an orthonormal basis (rows) of the output directions the Fisher sees.
 
         None means all of them. `like` has one row an output, and the dtype and device wanted.
+        """
+        return None
+
+    def precision_root(self, like: Tensor, k: int) -> Tensor | None:
+        """Return R with RᵀR the Fisher of one sample's k outputs, if it is constant.
+
+        R is lower triangular, in the dtype and device of `like`; None is the identity.
+
+        Raises:
+            UnsupportedError: If the Fisher depends on the outputs.
+        """
+        raise UnsupportedError(f"the Fisher of {self!r} depends on the outputs.")
+
+    def gaussian_moments(self, r: float) -> tuple[float, float] | None:
+        """Return E F(rz) and E F(rz) z² for z standard normal, F the Fisher of one output.
+
+        None means that no closed form or quadrature is known. A constant Fisher needs neither.
+        """
+        return None
+
+    def support(self, output: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return labels of one sample and their probabilities under the model.
+
+        `natgrad.reference` averages score vectors over them. None is for losses quadratic in the
+        outputs, whose Hessian is the Fisher.
+
+        Args:
+            output: Outputs of one sample, shape `(k,)`.
+
+        Returns:
+            m labels as the loss takes them, and probabilities `(m,)`: all labels if there are
+            few, enough of them for rounding accuracy if there are infinitely many, or the nodes
+            and weights of a quadrature rule.
         """
         return None
 

@@ -1,9 +1,13 @@
 """Logistic loss with labels ±1."""
 
+from functools import cache
+
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from natgrad._checks import number
 from natgrad.errors import DtypeError, LabelError, VelocityOverflowError
 from natgrad.likelihoods.base import (
     Likelihood,
@@ -39,6 +43,8 @@ class Bernoulli(Likelihood):
         tensor([2., 1.])
     """
 
+    classifies = True
+
     def __init__(self, *, reduction: Reduction = "mean", zero_one: bool = False) -> None:
         super().__init__(reduction=reduction)
         if not isinstance(zero_one, bool):
@@ -54,6 +60,40 @@ class Bernoulli(Likelihood):
         """Return weights √(φ(s)φ(−s)) as logarithms; contrasts are the logits themselves."""
         magnitude = flatten_outputs(output).abs()
         return Root(None, -magnitude / 2 - torch.log1p(torch.exp(-magnitude)))
+
+    def gaussian_moments(self, r: float) -> tuple[float, float]:
+        """Return E φ′(rz) and E φ′(rz) z² for z standard normal.
+
+        Gauss–Legendre in s = rz on [0, min(40, 9r)]: φ′ is below 1e-17 past the first bound and
+        the normal density past the second.
+
+        Example:
+            >>> Bernoulli().gaussian_moments(0.0)
+            (0.25, 0.25)
+        """
+        r = number(r, "r", low=0)
+        if r == 0:
+            return 0.25, 0.25
+        nodes, weights = _legendre()
+        top = min(40.0, 9.0 * r)
+        s = 0.5 * top * (nodes + 1)
+        z = s / r
+        derivative = np.exp(-s) / (1 + np.exp(-s)) ** 2
+        density = derivative * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+        weight = weights * top / r  # both signs of z: 2 × the half-width top / 2r
+        return float(weight @ density), float(weight @ (density * z**2))
+
+    def support(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        """Return all combinations of labels, and their probabilities φ(ys).
+
+        Example:
+            >>> Bernoulli().support(torch.zeros(1))
+            (tensor([[-1.],
+                    [ 1.]]), tensor([0.5000, 0.5000]))
+        """
+        k, low = len(output), 0.0 if self.zero_one else -1.0
+        labels = torch.cartesian_prod(*[torch.tensor([low, 1.0])] * k).reshape(-1, k).to(output)
+        return labels, torch.exp(-self.losses(output.expand(len(labels), k), labels))
 
     def _sample(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
         """Draw labels, in the outputs' shape: ±1, or 0 and 1 with `zero_one`."""
@@ -98,3 +138,9 @@ class Bernoulli(Likelihood):
             )
             raise LabelError(f"Bernoulli labels must be {name}, but one is {wrong:g}. {hint}")
         return 2 * labels - 1 if self.zero_one else labels
+
+
+@cache
+def _legendre() -> tuple[np.ndarray, np.ndarray]:
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    return nodes, weights

@@ -29,6 +29,8 @@ class Categorical(Likelihood):
         0.3709
     """
 
+    classifies = True
+
     def prepare(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits `(n, k)` and class indices `(n,)`, checked."""
         if isinstance(output, Tensor) and output.ndim != 2:
@@ -58,6 +60,16 @@ class Categorical(Likelihood):
         ones = torch.full((k, 1), k**-0.5, dtype=like.dtype, device=like.device)
         rotation: Tensor = torch.linalg.qr(ones, mode="complete")[0]
         return rotation[:, 1:].mT
+
+    def support(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the classes and their probabilities.
+
+        Example:
+            >>> Categorical().support(torch.zeros(2))
+            (tensor([0, 1]), tensor([0.5000, 0.5000]))
+        """
+        labels = torch.arange(len(output), device=output.device)
+        return labels, torch.exp(-self.losses(output.expand(len(labels), -1), labels))
 
     def _sample(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
         """Draw class indices, shape `(n,)`."""

@@ -1,6 +1,12 @@
 """Maps from parameters to hypotheses, with their Jacobian products and structured lifts."""
 
-from natgrad.parametrizations.base import Design, LinearHypothesis, Parametrization, Params
+from natgrad.parametrizations.base import (
+    Design,
+    LiftedHypothesis,
+    LinearHypothesis,
+    Parametrization,
+    Params,
+)
 from natgrad.parametrizations.deep_linear import DeepLinear
 from natgrad.parametrizations.diagonal import Diagonal
 from natgrad.parametrizations.direct import Direct
@@ -12,6 +18,7 @@ __all__ = [
     "Design",
     "Diagonal",
     "Direct",
+    "LiftedHypothesis",
     "LinearHypothesis",
     "MatrixProduct",
     "Network",

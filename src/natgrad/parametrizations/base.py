@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.func import jvp, vjp
 
 from natgrad._checks import FLOATS, dense, describe, integer, number, numbers
 from natgrad._checks import dtype as check_dtype
@@ -18,7 +19,9 @@ from natgrad.errors import (
     NonFiniteError,
     SaddlePointError,
     ShapeError,
+    UnsupportedError,
 )
+from natgrad.linalg import default_rtol
 from natgrad.parametrizations.guard import explained, guard_contract, guarded
 
 Params = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
@@ -47,7 +50,16 @@ class Design:
 
 
 class Parametrization(ABC, Generic[P]):
-    """A smooth map from parameters to a hypothesis, evaluated at inputs x."""
+    """A smooth map from parameters to a hypothesis, evaluated at inputs x.
+
+    A new one defines `check`, `check_inputs` and `predict`. All else follows by automatic
+    differentiation, and is worth overriding where structure makes it cheaper.
+
+    Attributes:
+        lifted: Whether it is a `LiftedHypothesis`.
+    """
+
+    lifted: bool = False
 
     def __init_subclass__(cls, *, guard: bool = True, **options: Any) -> None:
         """Guard the methods that a subclass defines, those of your own too."""
@@ -58,7 +70,17 @@ class Parametrization(ABC, Generic[P]):
     @guarded
     def fisher_default(self, x: Tensor) -> DefaultFisher:
         """Return what `fisher_over=None` means: the batch's inputs, or all entries of a matrix."""
-        return "batch"
+        return "all" if self.reads_entries(x) else "batch"
+
+    @guarded
+    def reads_entries(self, x: Tensor | None = None) -> bool:
+        """Return whether x holds positions of a completed matrix; if None, whether it may."""
+        return False
+
+    @guarded
+    def coefficients(self, params: P) -> Tensor | None:
+        """Return h `(d, k)` with outputs x @ h for real inputs; None if there is none."""
+        return None
 
     @abstractmethod
     def check(self, params: P) -> None:
@@ -72,30 +94,43 @@ class Parametrization(ABC, Generic[P]):
     def predict(self, params: P, x: Tensor) -> Tensor:
         """Return outputs at the inputs, shape `(n,)` or `(n, k)`."""
 
-    @abstractmethod
+    @guarded
     def jvp(self, params: P, x: Tensor, v: P) -> Tensor:
         """Return J v: how the outputs move along v, in the outputs' shape."""
+        return cast(Tensor, jvp(lambda p: self.predict(p, x), (params,), (v,))[1])
 
-    @abstractmethod
+    @guarded
     def vjp(self, params: P, x: Tensor, u: Tensor) -> P:
         """Return Jᵀ u, in the parameters' structure."""
+        outputs, pull = vjp(lambda p: self.predict(p, x), params)[:2]
+        return cast(P, pull(u.reshape(outputs.shape))[0])
 
-    @abstractmethod
+    @guarded
     def layers(self, params: P) -> int:
         """Return the number of layers among which a selection shares."""
+        return 1
 
-    @abstractmethod
+    @guarded
     def restrict(self, v: P, layer: int) -> P:
         """Return v with every layer but one set to zero."""
+        return v
 
     @guarded
     def prefers_gram(self, params: P, x: Tensor) -> bool:
         """Return whether the kernel of few outputs is cheaper than the design's rows."""
         return False
 
-    @abstractmethod
+    @guarded
     def design(self, params: P, x: Tensor, layer: int | None = None) -> Design:
         """Return the Jacobian at the inputs as a `Design`, of one layer or of all."""
+        outputs = self.predict(params, x)
+        size = outputs.numel()
+        units = torch.eye(size, dtype=outputs.dtype, device=outputs.device)
+        rows = [self.vjp(params, x, e.reshape(outputs.shape)) for e in units]
+        if layer is not None:
+            rows = [self.restrict(row, layer) for row in rows]
+        matrix = torch.stack([flatten(row) for row in rows]).reshape(len(x), size // len(x), -1)
+        return Design(matrix, lambda z: unflatten(z, params), flatten)
 
     @guarded
     def gram(self, params: P, x: Tensor, other: Tensor, layer: int | None = None) -> Tensor:
@@ -146,6 +181,45 @@ class LinearHypothesis(Parametrization[P], guard=False):  # Its own methods call
         """Return the adjoint of `evaluate` in h: outputs' shape to h's shape."""
 
     @explained
+    def natural_lift(
+        self, params: P, u: Tensor, shares: Sequence[float] | None, damping: float
+    ) -> P:
+        """Return the v that minimizes ‖J_h v − u‖² + λ‖v‖², J_h the Jacobian of h.
+
+        Only hypotheses that are read at entries need it.
+
+        Args:
+            params: Parameters.
+            u: Velocity wanted, in the shape of h.
+            shares: One weight per layer, summing to one; None for the shortest v.
+            damping: λ ≥ 0.
+        """
+        raise UnsupportedError(
+            f"{self!r} has no lift over all entries of a matrix. Try fisher_over='batch'."
+        )
+
+    @explained
+    def surjective(self, params: P) -> bool:
+        """Return whether every velocity of h can be reached."""
+        return self._reached(params).shape[1] == self.hypothesis(params).numel()
+
+    @explained
+    def reachable(self, params: P, u: Tensor) -> Tensor:
+        """Return the nearest velocities of h that can be reached, u of shape `(…, *h.shape)`."""
+        basis = self._reached(params)
+        flat = u.reshape(-1, basis.shape[0])
+        return (flat @ basis @ basis.mT).reshape(u.shape)
+
+    def _reached(self, params: P) -> Tensor:
+        """Return an orthonormal basis (columns) of the velocities of h that can be reached."""
+        h = self.hypothesis(params)
+        units = torch.eye(h.numel(), dtype=h.dtype, device=h.device)
+        rows = torch.stack([flatten(self.pull(params, e.reshape(h.shape))) for e in units])
+        basis, s, _ = torch.linalg.svd(rows, full_matrices=False)
+        rank = int((s > default_rtol(*rows.shape, dtype=rows.dtype) * s[0]).sum())
+        return cast(Tensor, basis[:, :rank])
+
+    @explained
     def predict(self, params: P, x: Tensor) -> Tensor:
         """Return outputs at the inputs."""
         return self.evaluate(self.hypothesis(params), x)
@@ -159,6 +233,37 @@ class LinearHypothesis(Parametrization[P], guard=False):  # Its own methods call
     def vjp(self, params: P, x: Tensor, u: Tensor) -> P:
         """Return Jᵀ u, in the parameters' structure."""
         return self.pull(params, self.adjoint(self.hypothesis(params), x, u))
+
+
+class LiftedHypothesis(LinearHypothesis[P], guard=False):
+    """A product of matrices h `(k, d)`, outputs x hᵀ: velocities of h are found, then lifted.
+
+    The natural velocity of h needs no Jacobian of the parameters, and the lift none either.
+    """
+
+    lifted = True
+
+    @abstractmethod
+    def partial_products(self, params: P) -> tuple[list[Any], list[Any]]:
+        """Return the products ahead of and behind each factor; None is the identity."""
+
+    @abstractmethod
+    def problem(
+        self,
+        params: P,
+        u: Tensor,
+        *,
+        basis: Tensor | None = None,
+        contrast: Tensor | None = None,
+        left_root: Tensor | None = None,
+        right_root: Tensor | None = None,
+        damping: float = 0.0,
+    ) -> Any:
+        """Return the least-squares problem of moving h along u where inputs can see it."""
+
+    @abstractmethod
+    def solve(self, problem: Any, shares: Sequence[float] | None) -> P:
+        """Return the direction that solves a problem of `problem`."""
 
 
 def leaves(params: Params) -> list[Tensor]:

@@ -21,7 +21,7 @@ from natgrad.parametrizations._products.lift import (
 )
 from natgrad.parametrizations.base import (
     Design,
-    LinearHypothesis,
+    LiftedHypothesis,
     check_features,
     check_init,
     check_lift,
@@ -33,7 +33,7 @@ from natgrad.parametrizations.base import (
 from natgrad.parametrizations.guard import guarded
 
 
-class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
+class DeepLinear(LiftedHypothesis[tuple[Tensor, ...]]):
     """W = W_L⋯W₁: a tuple W₁…W_L with Wᵢ of shape `(nᵢ, nᵢ₋₁)`, outputs x Wᵀ for x `(n, n₀)`.
 
     Widths may expand, contract or pass a bottleneck. `fisher_over=None` means the batch's own
@@ -122,6 +122,15 @@ class DeepLinear(LinearHypothesis[tuple[Tensor, ...]]):
     def check_inputs(self, params: tuple[Tensor, ...], x: Tensor) -> None:
         """Raise unless x is `(n, n₀)`."""
         check_features(x, params[0], self.widths[0])
+
+    def coefficients(self, params: tuple[Tensor, ...]) -> Tensor:
+        """Return Wᵀ."""
+        return self.hypothesis(params).mT
+
+    def surjective(self, params: tuple[Tensor, ...]) -> bool:
+        """Return whether every velocity of W can be reached."""
+        params = detach(params)
+        return self.problem(params, self.hypothesis(params)).surjective()
 
     @guarded
     def partial_products(self, params: tuple[Tensor, ...]) -> tuple[list[Factor], list[Factor]]:

@@ -119,6 +119,10 @@ class Diagonal(LinearHypothesis[Tensor]):
         """Return β, shape `(d,)`."""
         return params.prod(0)
 
+    def coefficients(self, params: Tensor) -> Tensor:
+        """Return β as a matrix `(d, 1)`."""
+        return self.hypothesis(params)[:, None]
+
     @guarded
     def partial_products(self, params: Tensor) -> Tensor:
         """Return c, shape `(L, d)`: row l is the product of all factors but the l-th."""
@@ -166,7 +170,6 @@ class Diagonal(LinearHypothesis[Tensor]):
                 "selection='min_norm', or an initialisation without zeros there."
             )
 
-    @guarded
     def surjective(self, params: Tensor) -> bool:
         """Return whether every velocity of β can be reached."""
         return bool((self._partial_products(params) != 0).any(0).all())

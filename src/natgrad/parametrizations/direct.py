@@ -8,7 +8,6 @@ from torch import Tensor
 from natgrad.errors import DtypeError, ShapeError
 from natgrad.parametrizations._products.entries import are_entries, check_entries, gather, scatter
 from natgrad.parametrizations.base import (
-    DefaultFisher,
     Design,
     LinearHypothesis,
     check_features,
@@ -35,9 +34,13 @@ class Direct(LinearHypothesis[Tensor]):
         """Return the constructor call."""
         return "Direct()"
 
-    def fisher_default(self, x: Tensor) -> DefaultFisher:
-        """Return "all" for positions, "batch" for real inputs."""
-        return "all" if are_entries(x) else "batch"
+    def reads_entries(self, x: Tensor | None = None) -> bool:
+        """Return whether x holds positions."""
+        return x is None or are_entries(x)
+
+    def coefficients(self, params: Tensor) -> Tensor:
+        """Return β as a matrix `(d, k)`."""
+        return params[:, None] if params.ndim == 1 else params
 
     def check(self, params: Tensor) -> None:
         """Raise unless params is one tensor `(d,)` or `(d, k)`."""
@@ -71,6 +74,20 @@ class Direct(LinearHypothesis[Tensor]):
     def lift(self, params: Tensor, u: Tensor, *, shares: Sequence[float] | None = None) -> Tensor:
         """Return u: there is one layer and nothing to choose."""
         check_lift(u, params, shares, 1)
+        return u
+
+    def natural_lift(
+        self, params: Tensor, u: Tensor, shares: Sequence[float] | None, damping: float
+    ) -> Tensor:
+        """Return u / (1 + λ)."""
+        return u / (1 + damping)
+
+    def surjective(self, params: Tensor) -> bool:
+        """Return True."""
+        return True
+
+    def reachable(self, params: Tensor, u: Tensor) -> Tensor:
+        """Return u."""
         return u
 
     def evaluate(self, h: Tensor, x: Tensor) -> Tensor:

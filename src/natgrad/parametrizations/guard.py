@@ -29,6 +29,7 @@ _CONTRACT = frozenset(
     (
         *("check_inputs", "predict", "jvp", "vjp", "layers", "restrict", "prefers_gram", "design"),
         *("gram", "fisher_default", "hypothesis", "push", "pull", "lift", "evaluate", "adjoint"),
+        *("reads_entries", "coefficients", "natural_lift", "surjective", "reachable"),
     )
 )
 _TENSORS = frozenset(("x", "other", "u", "g", "h", "basis", "contrast", "left_root", "right_root"))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from natgrad._checks import describe, integer, number
 from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.linalg import reachable
 from natgrad.parametrizations._products.entries import check_entries, gather, scatter
 from natgrad.parametrizations._products.lift import (
     Lift,
@@ -22,7 +23,6 @@ from natgrad.parametrizations._products.lift import (
     refuse_unreachable,
 )
 from natgrad.parametrizations.base import (
-    DefaultFisher,
     Design,
     LinearHypothesis,
     check_depth,
@@ -34,7 +34,6 @@ from natgrad.parametrizations.base import (
     check_size,
     detach,
 )
-from natgrad.parametrizations.guard import guarded
 
 
 class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
@@ -68,9 +67,9 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         """Return the constructor call."""
         return f"MatrixProduct(depth={self.depth})"
 
-    def fisher_default(self, x: Tensor) -> DefaultFisher:
-        """Return "all"."""
-        return "all"
+    def reads_entries(self, x: Tensor | None = None) -> bool:
+        """Return True: all inputs are positions."""
+        return True
 
     def init_gaussian(
         self,
@@ -221,7 +220,6 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
             refuse_unreachable(self.push(params, v), u)
         return v
 
-    @guarded
     def natural_lift(
         self, params: tuple[Tensor, ...], u: Tensor, shares: Sequence[float] | None, damping: float
     ) -> tuple[Tensor, ...]:
@@ -237,11 +235,14 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
             refuse_rounding(params, v, u)
         return v
 
-    @guarded
     def surjective(self, params: tuple[Tensor, ...]) -> bool:
         """Return whether every velocity of β can be reached."""
         params = detach(params)
         return Lift(*partial_products(params), self.hypothesis(params)).surjective()
+
+    def reachable(self, params: tuple[Tensor, ...], u: Tensor) -> Tensor:
+        """Return the nearest velocities of β that can be reached."""
+        return u if self.surjective(params) else reachable(*partial_products(params), u)
 
     def evaluate(self, h: Tensor, x: Tensor) -> Tensor:
         """Return the entries of h at x."""

@@ -1,5 +1,6 @@
 """One natural-gradient problem, checked and evaluated, as every route takes it."""
 
+import math
 from dataclasses import dataclass
 from typing import Generic
 
@@ -36,6 +37,11 @@ class Problem(Generic[P]):
     shares: Shares
     damping: float
     output_shape: torch.Size
+
+    @property
+    def outputs(self) -> int:
+        """Return the number of outputs per sample."""
+        return math.prod(self.output_shape[1:])
 
     @property
     def sum_damping(self) -> float:

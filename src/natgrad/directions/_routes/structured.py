@@ -1,7 +1,7 @@
 """Natural directions by structure: solve for the hypothesis' own velocity, then lift it."""
 
 import math
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -10,16 +10,13 @@ from natgrad.directions._routes.problem import Problem
 from natgrad.directions._routes.rows import normal_solve
 from natgrad.directions.fisher_over import GaussianInputs
 from natgrad.errors import UnsupportedError
-from natgrad.likelihoods import Gaussian
 from natgrad.linalg import default_rtol, graded_lstsq, lstsq
 from natgrad.linalg._columns import column_exponents
-from natgrad.parametrizations import DeepLinear, Diagonal, Direct, MatrixProduct
-from natgrad.parametrizations._products.entries import are_entries, scatter
-from natgrad.parametrizations.base import LinearHypothesis, P
+from natgrad.parametrizations.base import LiftedHypothesis, LinearHypothesis, P
 from natgrad.parametrizations.propagation import input_root
 
 
-def deep_linear_over_batch(problem: Problem[P], network: DeepLinear) -> P | None:
+def lifted_over_batch(problem: Problem[P]) -> P | None:
     """Move W = W_L⋯W₁ along its own natural velocity, lifted; None where that is not exact.
 
     Only the row space of x matters: with an orthonormal basis Q of it the layers must produce
@@ -28,9 +25,10 @@ def deep_linear_over_batch(problem: Problem[P], network: DeepLinear) -> P | None
     likelihood, x, white = problem.likelihood, problem.x, problem.white
     if _badly_scaled(x):
         return None
-    outputs, inputs = network.widths[-1], network.widths[0]
+    network = cast(LiftedHypothesis[P], problem.parametrization)
+    outputs, inputs = problem.outputs, x.shape[1]
     precision = None
-    if isinstance(likelihood, Gaussian):
+    if likelihood.constant_fisher:
         precision = likelihood.precision_root(x, outputs)
         fit = lstsq(x, _residual(precision, white.target))
         u, spans = fit.solution.mT, fit.rank == inputs
@@ -46,7 +44,7 @@ def deep_linear_over_batch(problem: Problem[P], network: DeepLinear) -> P | None
     if not spans or problem.damping or problem.shares is None:
         right_root, basis = input_root(x)  # shares of spanning inputs need no metric
     lift = network.problem(
-        cast(Any, problem.params),
+        problem.params,
         u,
         basis=basis,
         contrast=likelihood.visible(u),
@@ -54,14 +52,14 @@ def deep_linear_over_batch(problem: Problem[P], network: DeepLinear) -> P | None
         right_root=right_root,
         damping=problem.mean_damping,
     )
-    if not isinstance(likelihood, Gaussian) and not lift.surjective():
+    if not likelihood.constant_fisher and not lift.surjective():
         return None
-    return cast(P, network.solve(lift, problem.shares))
+    return network.solve(lift, problem.shares)
 
 
-def deep_linear_over_inputs(problem: Problem[P], network: DeepLinear, fisher_x: Tensor) -> P | None:
+def lifted_over_inputs(problem: Problem[P], fisher_x: Tensor) -> P | None:
     """Move W along ⟨(y − Wx) xᵀ⟩ Σ⁻¹ with Σ of other inputs; None if those do not span."""
-    if not isinstance(problem.likelihood, Gaussian) or len(fisher_x) < fisher_x.shape[1]:
+    if not problem.likelihood.constant_fisher or len(fisher_x) < fisher_x.shape[1]:
         return None
     if _badly_scaled(fisher_x):
         return None
@@ -69,17 +67,18 @@ def deep_linear_over_inputs(problem: Problem[P], network: DeepLinear, fisher_x: 
     rtol = default_rtol(*fisher_x.shape, dtype=fisher_x.dtype)
     if float(singular[-1]) <= rtol * float(singular[0]):
         return None
-    precision = problem.likelihood.precision_root(fisher_x, network.widths[-1])
+    network = cast(LiftedHypothesis[P], problem.parametrization)
+    precision = problem.likelihood.precision_root(fisher_x, problem.outputs)
     cross = problem.x.mT @ _residual(precision, problem.white.target) / len(problem.x)
     u = normal_solve(fisher_x / len(fisher_x) ** 0.5, cross)[0].mT
     lift = network.problem(
-        cast(Any, problem.params),
+        problem.params,
         u,
         left_root=precision,
         right_root=input_root(fisher_x)[0],
         damping=problem.mean_damping,
     )
-    return cast(P, network.solve(lift, problem.shares))
+    return network.solve(lift, problem.shares)
 
 
 def _badly_scaled(x: Tensor) -> bool:
@@ -108,28 +107,26 @@ def over_all_entries(problem: Problem[P]) -> P:
     That Fisher is diagonal, so each observed entry has its own velocity and the others none.
     """
     model, x = problem.parametrization, problem.x
-    if not are_entries(x) or not isinstance(model, (Direct, MatrixProduct)):
+    if not model.reads_entries(x):
         raise UnsupportedError(
             "fisher_over='all' means all entries of a completed matrix; it needs Direct or "
             f"MatrixProduct with integer positions as inputs, not {model!r}."
         )
-    params = cast(Any, problem.params)
+    model, params = cast(LinearHypothesis[P], model), problem.params
     beta = model.hypothesis(params)
     velocity, damping = problem.white.target[:, 0], problem.sum_damping
-    if isinstance(problem.likelihood, Gaussian):
+    if problem.likelihood.constant_fisher:
         root = problem.likelihood.precision_root(beta, 1)
         if root is not None:
             velocity, damping = velocity / root[0, 0], damping / float(root[0, 0]) ** 2
-    elif damping or (isinstance(model, MatrixProduct) and not model.surjective(params)):
+    elif damping or not model.surjective(params):
         raise UnsupportedError(
             f"{problem.likelihood!r} over all entries weighs each differently: there is no "
             "structured solution with damping or with factors that lack rank. Try "
             "fisher_over='batch'."
         )
-    u = scatter(beta, x, velocity)
-    if isinstance(model, Direct):
-        return cast(P, u / (1 + damping))
-    return cast(P, model.natural_lift(params, u, problem.shares, damping))
+    u = model.adjoint(beta, x, velocity)
+    return model.natural_lift(params, u, problem.shares, damping)
 
 
 def over_gaussian_population(problem: Problem[P], inputs: GaussianInputs) -> P | None:
@@ -138,29 +135,29 @@ def over_gaussian_population(problem: Problem[P], inputs: GaussianInputs) -> P |
     Raises:
         UnsupportedError: If outputs are not linear in real-valued inputs.
     """
-    model = problem.parametrization
-    if are_entries(problem.x) or not isinstance(model, (Direct, Diagonal, DeepLinear)):
-        raise UnsupportedError(
-            "GaussianInputs needs outputs linear in real-valued inputs (Direct, Diagonal, "
-            f"DeepLinear), not {model!r}. Pass a large sample of inputs instead."
-        )
-    params = cast(Any, problem.params)
-    if problem.damping or isinstance(model, DeepLinear):
-        return None
-    if isinstance(model, Diagonal) and not model.surjective(params):
-        return None
+    features_by_outputs(problem)
+    model, params = cast(LinearHypothesis[P], problem.parametrization), problem.params
     beta = model.hypothesis(params)
+    if problem.damping or beta.ndim != 1 or not model.surjective(params):
+        return None
     white = problem.white
     terms = white.transpose(torch.exp(2 * white.log_weight) * white.target) / len(problem.x)
     descent = model.adjoint(beta, problem.x, terms.reshape(len(terms), *beta.shape[1:]))
     u = inputs.solve_identity(problem.likelihood, beta, descent)
-    return None if u is None else cast(P, model.lift(params, u, shares=problem.shares))
+    return None if u is None else model.lift(params, u, shares=problem.shares)
 
 
 def features_by_outputs(problem: Problem[P]) -> Tensor:
-    """Return the linear hypothesis as a matrix `(d, k)`."""
-    model = cast(LinearHypothesis[P], problem.parametrization)
-    h = model.hypothesis(problem.params)
-    if isinstance(model, DeepLinear):
-        return h.mT
-    return h[:, None] if h.ndim == 1 else h
+    """Return the linear hypothesis as a matrix `(d, k)`.
+
+    Raises:
+        UnsupportedError: If outputs are not linear in real-valued inputs.
+    """
+    model = problem.parametrization
+    h = None if model.reads_entries(problem.x) else model.coefficients(problem.params)
+    if h is None:
+        raise UnsupportedError(
+            "GaussianInputs needs outputs linear in real-valued inputs (Direct, Diagonal, "
+            f"DeepLinear), not {model!r}. Pass a large sample of inputs instead."
+        )
+    return h

@@ -21,7 +21,7 @@ class Exponential(Likelihood):
     """
 
     constant_fisher = True
-    classifies = True
+    attained = False
 
     def precision_root(self, like: Tensor, k: int) -> None:
         return None

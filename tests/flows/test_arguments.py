@@ -5,7 +5,7 @@ import torch
 
 import natgrad as ng
 from natgrad.errors import DtypeError, InvalidInputError
-from natgrad.flows import StepRule, constant
+from natgrad.flows import armijo, constant, midpoint, normalized
 
 X, Y = torch.eye(2).double(), torch.ones(2).double()
 ARGS = (ng.Bernoulli(), ng.Direct(), torch.zeros(2).double(), (X, Y))
@@ -46,8 +46,22 @@ def test_a_custom_direction_keeps_its_options():
     assert run(ng.descend, mine, gain=2.0).steps == 2
     with pytest.raises(InvalidInputError, match="Did you mean 'gain'"):
         run(ng.descend, mine, gian=2.0)
-    with pytest.raises(DtypeError, match="direction must be a function"):
-        run(ng.descend, "natural")
+
+
+@pytest.mark.parametrize("caller", [ng.integrate, ng.descend])
+@pytest.mark.parametrize(
+    ("guess", "help_"),
+    [
+        ("natural", "pass the function natgrad.natural,"),
+        ("euclidean", "pass the function natgrad.euclidean,"),
+        ("ngd", "pass the function natgrad.euclidean or natgrad.natural,"),
+    ],
+)
+def test_a_direction_by_name_is_refused_with_the_function_to_pass(caller, guess, help_):
+    with pytest.raises(
+        DtypeError, match=f"direction must be a function, but is '{guess}'; {help_}"
+    ):
+        run(caller, guess)
 
 
 RULES = [
@@ -57,8 +71,10 @@ RULES = [
     ng.stopping.steps_reached,
     ng.stopping.direction_settled,
     ng.stopping.wall_clock,
+    armijo,
     constant,
-    StepRule,
+    midpoint,
+    normalized,
 ]
 
 

@@ -64,18 +64,14 @@ add("natgrad.stopping.wall_clock", ng.stopping.wall_clock, lambda: {"seconds": 0
 add("natgrad.flows.constant", flows.constant, lambda: {"size": 0.1})
 add("natgrad.flows.midpoint", flows.midpoint, lambda: {"size": 0.1})
 add("natgrad.flows.normalized", flows.normalized, lambda: {"size": 0.1, "grow": 1.1, "shrink": 0.5})
-add(
-    "natgrad.flows.StepRule",
-    flows.StepRule,
-    lambda: {"size": 0.1, "normalize": True, "grow": 1.1, "shrink": 0.5, "midpoint": False},
-)
+add("natgrad.flows.armijo", flows.armijo, lambda: {"size": 0.1, "grow": 1.1, "shrink": 0.5})
 add(
     "natgrad.stopping.Rule",
     ng.stopping.Rule,
     lambda: {
         "met": lambda progress: True,
         "reason": "at once",
-        "status": flows.Status.CONVERGED,
+        "status": ng.stopping.Status.CONVERGED,
         "until": 1.0,
     },
 )
@@ -102,7 +98,7 @@ add(
         "beta": real(2),
         "batch": (separable_x(), signs()),
         "times": torch.tensor([0.0, 0.1]).double(),
-        "tolerance": 1e-6,
+        "rtol": 1e-6,
     },
 )
 
@@ -127,9 +123,7 @@ add_method("natgrad.Trajectory.load", lambda: ng.Trajectory, lambda: {"path": sa
 
 _two = lambda: {"x": separable_x(), "y": signs()}  # noqa: E731
 _under = lambda: {"x": real(2, 3), "y": real(2)}  # noqa: E731
-add(
-    "natgrad.limits.basis_pursuit", ng.limits.basis_pursuit, lambda: {**_under(), "tolerance": 1e-6}
-)
+add("natgrad.limits.basis_pursuit", ng.limits.basis_pursuit, lambda: {**_under(), "rtol": 1e-6})
 add(
     "natgrad.limits.least_squares",
     ng.limits.least_squares,
@@ -138,7 +132,7 @@ add(
 add(
     "natgrad.limits.max_margin",
     ng.limits.max_margin,
-    lambda: {**_two(), "p": 2, "starts": 1, "seed": 0, "tolerance": 1e-6},
+    lambda: {**_two(), "p": 2, "starts": 1, "seed": 0, "rtol": 1e-6},
 )
 add("natgrad.limits.natural_flow", ng.limits.natural_flow, lambda: {**_two(), "beta0": real(2)})
 add(
@@ -148,8 +142,8 @@ add(
         "positions": positions(),
         "values": real(3),
         "shape": (2, 2),
-        "tolerance": 1e-3,
-        "iterations": 200,
+        "rtol": 1e-3,
+        "max_evaluations": 200,
     },
 )
 add("natgrad.limits.separability", ng.limits.separability, lambda: {**_two(), "solver": "interior"})

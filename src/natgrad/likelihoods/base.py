@@ -87,11 +87,12 @@ class Likelihood(ABC):
     Attributes:
         constant_fisher: Whether the Fisher is the same for all outputs. If so, `precision_root`
             gives its root, and `root` the same as contrasts with weights of one.
-        classifies: Whether labels are classes, so that losses of separable data decay forever.
+        attained: Whether finite outputs minimize the loss of a sample. Where none do, outputs run
+            to infinity, and flows are integrated in the logarithm of time.
     """
 
     constant_fisher: bool = False
-    classifies: bool = False
+    attained: bool = True
 
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         if reduction not in get_args(Reduction):

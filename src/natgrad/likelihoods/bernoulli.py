@@ -43,7 +43,7 @@ class Bernoulli(Likelihood):
         tensor([2., 1.])
     """
 
-    classifies = True
+    attained = False
 
     def __init__(self, *, reduction: Reduction = "mean", zero_one: bool = False) -> None:
         super().__init__(reduction=reduction)

@@ -29,7 +29,7 @@ class Categorical(Likelihood):
         0.3709
     """
 
-    classifies = True
+    attained = False
 
     def prepare(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits `(n, k)` and class indices `(n,)`, checked."""

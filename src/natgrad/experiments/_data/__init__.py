@@ -1,0 +1,1 @@
+"""Data of single figures and races: clothes, the text behind `help()`, scikit-learn's tables."""

@@ -22,10 +22,10 @@ import numpy as np
 from harness import Row, report
 
 from natgrad.lab._store.store import Store
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.engines import start_engine
 from natgrad.lab.failures import SchedulerError
+from natgrad.lab.sweep import Sweeper
 
 CELLS, WORKERS = 1000, 2
 

@@ -17,9 +17,9 @@ from natgrad.errors import InvalidInputError
 from natgrad.lab import registry
 from natgrad.lab._store.folder import RunFolder
 from natgrad.lab._store.store import Store, StoreWarning
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.engines import Serial
+from natgrad.lab.sweep import Sweeper
 from tests.lab import toys
 
 ROOT = Path(__file__).parents[2]

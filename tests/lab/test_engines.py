@@ -325,7 +325,7 @@ import numpy as np
 from natgrad.lab.cell import Cell
 from natgrad.lab.engines import Local
 from natgrad.lab._store.store import Store
-from natgrad.lab._sweep import Sweeper
+from natgrad.lab.sweep import Sweeper
 
 @dataclass(frozen=True)
 class Config:

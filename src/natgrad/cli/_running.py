@@ -11,9 +11,9 @@ from natgrad.cli._claims import print_failures
 from natgrad.cli._console import complain
 from natgrad.lab._progress import Reporter
 from natgrad.lab._store.store import Store
-from natgrad.lab._sweep import Sweeper, check_timeout
 from natgrad.lab.engines import start_engine
 from natgrad.lab.failures import CellsFailedError, Failure
+from natgrad.lab.sweep import Sweeper, check_timeout
 
 MakeSweeper = Callable[[], Sweeper]
 

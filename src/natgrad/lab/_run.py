@@ -9,9 +9,9 @@ from typing import Any
 from natgrad.lab import figures
 from natgrad.lab._environment import environment, revision
 from natgrad.lab._store.folder import RunFolder
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.experiment import Experiment
 from natgrad.lab.failures import CellsFailedError
+from natgrad.lab.sweep import Sweeper
 
 
 @dataclass(frozen=True)

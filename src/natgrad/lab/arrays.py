@@ -20,6 +20,8 @@ from natgrad._checksum import DTYPES, checksum, raw, verify
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.lab.failures import StoreError
 
+__all__ = ["Arrays", "Coordinate"]
+
 _FORMAT = "natgrad arrays 2"
 _WITHOUT_CHECKSUM = "natgrad arrays 1"  # what natgrad 0.1 wrote
 

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from natgrad._checks import describe
 from natgrad.errors import InvalidInputError
 
+__all__ = ["Cell", "Result", "canonical", "find"]
+
 Result = Mapping[str, npt.NDArray[Any]]
 """What a cell returns: arrays by name."""
 

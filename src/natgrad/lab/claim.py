@@ -11,6 +11,8 @@ import numpy.typing as npt
 from natgrad._checks import choice, describe, instance
 from natgrad.errors import DtypeError, InvalidInputError
 
+__all__ = ["Claim", "Relation", "finite", "over_seeds"]
+
 Relation = Literal["<=", ">=", "<", ">", "within"]
 
 

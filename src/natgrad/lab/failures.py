@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from natgrad.errors import NatgradError
 
+__all__ = ["CellsFailedError", "Failure", "Kind", "SchedulerError", "StoreError", "WorkerError"]
+
 Kind = Literal["exception", "memory", "timeout", "killed"]
 
 

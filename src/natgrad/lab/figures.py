@@ -21,6 +21,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+__all__ = [
+    "INK",
+    "METHODS",
+    "PALETTE",
+    "band",
+    "label_ticks",
+    "legend",
+    "look",
+    "panels",
+    "render",
+    "save",
+    "style",
+]
+
 INK = "#222222"
 """Axes and text."""
 

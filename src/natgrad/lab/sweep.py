@@ -15,6 +15,8 @@ from natgrad.lab.cell import Cell, Result
 from natgrad.lab.engines import Engine, Job, Outcome
 from natgrad.lab.failures import CellsFailedError, Failure, StoreError
 
+__all__ = ["Reporter", "Store", "Sweeper"]
+
 _AGAIN = ("killed", "memory")  # the reason may have been a neighbour's appetite
 _ATTEMPTS = 2
 _LAG = 30.0  # seconds that a network file system may take to show what another machine wrote

@@ -383,7 +383,7 @@ def test_engines_by_name() -> None:
 def test_a_missing_dask_is_reported_with_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     monkeypatch.delitem(sys.modules, "natgrad.lab.engines._dask", raising=False)
-    monkeypatch.delattr(engines, "dask", raising=False)
+    monkeypatch.delattr(engines, "_dask", raising=False)
     with pytest.raises(UnsupportedError, match=r"pip install 'natgrad\[dask\]'"):
         start_engine("dask")
 

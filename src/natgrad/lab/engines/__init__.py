@@ -42,7 +42,7 @@ def start_engine(
     if scheduler is not None and name != "dask":
         raise InvalidInputError(f"a scheduler goes with the engine dask, not with {name}.")
     if name == "dask":
-        return _dask()(scheduler, workers)
+        return _find_dask()(scheduler, workers)
     if name == "local":
         return Local(workers)
     if workers not in (None, 1):
@@ -50,7 +50,7 @@ def start_engine(
     return Serial()
 
 
-def _dask() -> Callable[[str | None, int | None], Engine]:
+def _find_dask() -> Callable[[str | None, int | None], Engine]:
     try:
         from natgrad.lab.engines._dask import Dask
     except ImportError as error:

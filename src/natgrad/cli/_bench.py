@@ -6,15 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
-from rich.markdown import Markdown
 
 from natgrad.cli._console import complain, to_json
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.race import RACE
-from natgrad.experiments.race.record import page, record
-from natgrad.lab._run import Request, run, unexpected
-from natgrad.lab._store.folder import RunFolder
 from natgrad.lab.experiment import Preset
 
 
@@ -56,7 +50,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def bench(options: Options, sweeper: MakeSweeper) -> int:
-    """Race, print what came out, and return the exit code."""
+    """Race, print the result, and return the exit code."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from natgrad.experiments.race import RACE
+    from natgrad.experiments.race.record import page, record
+    from natgrad.lab._run import Request, run, unexpected
+    from natgrad.lab._store.folder import RunFolder
+
     preset: Preset = "paper" if options.full else "smoke" if options.smoke else "quick"
     size = {"paper": ("--full",), "smoke": ("--smoke",), "quick": ()}[preset]
     request = Request(RACE, preset, RACE.presets[preset], ("natgrad", "bench", *size))

@@ -9,11 +9,7 @@ import tyro
 
 from natgrad.cli._console import to_json
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.compare.comparison import comparison, data_of
-from natgrad.experiments.compare.experiment import Choices, experiment
-from natgrad.lab._run import Request, run
-from natgrad.lab._store.folder import RunFolder
-from natgrad.lab.report import write_report
+from natgrad.experiments.compare.experiment import Choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +39,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def compare(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
-    """Compare, print what came out, and return the exit code."""
+    """Compare, print the result, and return the exit code."""
+    from natgrad.experiments.compare.comparison import comparison, data_of
+    from natgrad.experiments.compare.experiment import experiment
+    from natgrad.lab._run import Request, run
+    from natgrad.lab._store.folder import RunFolder
+    from natgrad.lab.report import write_report
+
     data = data_of(
         options.data,
         options.label,

@@ -9,9 +9,8 @@ import tyro
 
 from natgrad.cli._console import to_json
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.complete.command import TableOptions, complete_table
+from natgrad.experiments.complete.command import TableOptions
 from natgrad.lab.experiment import Preset
-from natgrad.lab.report import write_report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def complete(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
-    """Complete, print what came out, and return the exit code."""
+    """Complete, print the result, and return the exit code."""
+    from natgrad.experiments.complete.command import complete_table
+    from natgrad.lab.report import write_report
+
     outcome = complete_table(
         options.data,
         options.table,

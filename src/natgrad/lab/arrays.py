@@ -6,13 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-from safetensors import safe_open
-from safetensors.numpy import save_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from natgrad._checks import dense, describe, instance, nearest
 from natgrad._checks import path as as_path
@@ -20,18 +14,22 @@ from natgrad._checksum import DTYPES, checksum, raw, verify
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.lab.failures import StoreError
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 __all__ = ["Arrays", "Coordinate"]
 
 _FORMAT = "natgrad arrays 2"
 _WITHOUT_CHECKSUM = "natgrad arrays 1"  # what natgrad 0.1 wrote
 
-Coordinate = Sequence[str] | Sequence[int] | Sequence[float] | npt.NDArray[Any]
+Coordinate: TypeAlias = "Sequence[str] | Sequence[int] | Sequence[float] | npt.NDArray[Any]"
 
 
 class Arrays:
     """Arrays by name; each axis has a name, and may have coordinates.
 
     Example:
+        >>> import numpy as np
         >>> arrays = Arrays(n=[250, 500], method=["EGD", "NGD"])
         >>> arrays.add("accuracy", np.array([[0.6, 0.6], [0.7, 0.65]]), "n", "method")
         >>> arrays["accuracy"][1, 0]
@@ -51,7 +49,7 @@ class Arrays:
         self.dims: dict[str, tuple[str, ...]] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
 
-    def add(self, name: str, values: npt.ArrayLike, *dims: str) -> None:
+    def add(self, name: str, values: "npt.ArrayLike", *dims: str) -> None:
         """Keep an array under a name, one name of an axis for each of its axes.
 
         Raises:
@@ -74,7 +72,7 @@ class Arrays:
                 )
         self._values[name], self.dims[name] = array, dims
 
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+    def __getitem__(self, name: str) -> "npt.NDArray[Any]":
         if not isinstance(name, str) or name not in self._values:
             raise InvalidInputError(
                 f"there is no array {describe(name)}. {nearest(str(name), self._values)}"
@@ -95,6 +93,9 @@ class Arrays:
         Raises:
             StoreError: If the file cannot be written.
         """
+        import numpy as np
+        from safetensors.numpy import save_file
+
         path = as_path(path, "the path")
         header = {"format": _FORMAT, "coordinates": self.coordinates, "dims": self.dims}
         tensors = {name: np.asarray(self[name], order="C") for name in self}
@@ -116,6 +117,8 @@ class Arrays:
         Raises:
             InvalidInputError: If the file is no such file, or a bit of it has changed.
         """
+        from safetensors import safe_open
+
         path = as_path(path, "the path")
         try:
             with safe_open(str(path), framework="numpy") as file:
@@ -146,7 +149,10 @@ class Arrays:
         return text.getvalue()
 
 
-def _array(name: str, values: Any) -> npt.NDArray[Any]:
+def _array(name: str, values: Any) -> "npt.NDArray[Any]":
+    import numpy as np
+    from torch import Tensor
+
     try:
         if isinstance(values, Tensor):
             values = dense(values, name).detach().cpu().numpy()

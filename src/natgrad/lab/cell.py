@@ -7,16 +7,17 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from natgrad._checks import describe
 from natgrad.errors import InvalidInputError
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 __all__ = ["Cell", "Result", "canonical", "find"]
 
-Result = Mapping[str, npt.NDArray[Any]]
+Result = Mapping[str, "npt.NDArray[Any]"]
 """What a cell returns: arrays by name."""
 
 

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from natgrad._checks import choice, describe, instance
 from natgrad.errors import DtypeError, InvalidInputError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Claim", "Relation", "finite", "over_seeds"]
 
@@ -119,7 +119,7 @@ def _require_real(value: Any, claim: str) -> None:
 
 
 def over_seeds(
-    values: Sequence[float] | npt.NDArray[Any],
+    values: "Sequence[float] | npt.NDArray[Any]",
     statistic: Literal["mean", "median", "min", "max"] = "mean",
 ) -> dict[str, Any]:
     """Return `value`, `sd` and `n` of one number a seed, to pass on to `Claim`.
@@ -128,6 +128,8 @@ def over_seeds(
         >>> over_seeds([1.0, 2.0, 3.0])
         {'value': 2.0, 'sd': 1.0, 'n': 3}
     """
+    import numpy as np
+
     choice(statistic, "statistic", ("mean", "median", "min", "max"))
     try:
         if np.iscomplexobj(values):

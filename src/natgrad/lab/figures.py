@@ -1,6 +1,7 @@
-"""One look for all figures: readable in print, for colour-blind readers, the same bytes each time.
+"""One look for all figures: readable in print, for color-blind readers, the same bytes each time.
 
-matplotlib is imported where it is used, without pyplot: no window, no global list of figures.
+matplotlib and numpy are imported where they are used. pyplot is not: it keeps windows and a global
+list of figures.
 """
 
 import io
@@ -9,13 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.lab._store.atomic import write_bytes
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -151,7 +150,7 @@ def look(method: str) -> dict[str, Any]:
 
 def panels(
     columns: int = 1, rows: int = 1, *, width: float = 3.3, height: float = 2.7, **options: Any
-) -> tuple["Figure", npt.NDArray[Any]]:
+) -> "tuple[Figure, npt.NDArray[Any]]":
     """Return a figure and its axes in one flat array, left to right, then down.
 
     Args:
@@ -169,8 +168,8 @@ def panels(
 
 def band(
     axes: "Axes",
-    x: npt.ArrayLike,
-    values: npt.ArrayLike,
+    x: "npt.ArrayLike",
+    values: "npt.ArrayLike",
     *,
     centre: Literal["mean", "median"] = "mean",
     **options: Any,
@@ -188,6 +187,8 @@ def band(
         centre: What the line shows.
         options: For `Axes.plot`, such as `label="NGD"` or `**look("NGD")`.
     """
+    import numpy as np
+
     x, values = np.asarray(x), np.asarray(values, dtype=np.float64)
     if values.ndim != 2 or len(values) == 0 or values.shape[1:] != x.shape:
         raise ShapeError(

@@ -17,6 +17,11 @@ def register(experiment: Experiment[Any]) -> Experiment[Any]:
     return experiment
 
 
+def names() -> list[str]:
+    """Return the names of all experiments, sorted, without importing any."""
+    return sorted(_EXPERIMENTS)
+
+
 def experiments() -> list[Experiment[Any]]:
     """Return all experiments, by name."""
     return [_EXPERIMENTS[name] for name in sorted(_EXPERIMENTS)]

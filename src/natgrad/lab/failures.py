@@ -1,4 +1,4 @@
-"""What can go wrong in a sweep, as errors with one sentence and as records to keep."""
+"""What can go wrong in the laboratory: errors with one sentence, and records of failed cells."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -6,9 +6,21 @@ from typing import Any, Literal
 
 from natgrad.errors import NatgradError
 
-__all__ = ["CellsFailedError", "Failure", "Kind", "SchedulerError", "StoreError", "WorkerError"]
+__all__ = [
+    "CellsFailedError",
+    "Failure",
+    "Kind",
+    "MissingExtraError",
+    "SchedulerError",
+    "StoreError",
+    "WorkerError",
+]
 
 Kind = Literal["exception", "memory", "timeout", "killed"]
+
+
+class MissingExtraError(NatgradError, ImportError):
+    """The laboratory was asked for, but its packages are not installed."""
 
 
 class StoreError(NatgradError, OSError):

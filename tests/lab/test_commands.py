@@ -150,7 +150,7 @@ def test_a_refuted_statement_of_the_paper_is_as_expected(reproduce, monkeypatch,
 
     monkeypatch.setitem(registry._EXPERIMENTS, "toy/a", replace(toys.A, claims=claims))
     assert reproduce("toy/a") == 0
-    assert "departs as documented" in " ".join(capsys.readouterr().out.split())
+    assert "refutes the paper (documented)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_failed_cells_exit_3_keep_the_others_and_the_older_result(reproduce, tmp_path, capsys):

@@ -152,7 +152,7 @@ class Mistaken(Serial):
 
 
 def test_a_result_of_another_cell_is_not_stored(store) -> None:
-    with pytest.raises(CorruptError, match="another result"):
+    with pytest.raises(CorruptError, match="the result of another cell than"):
         Sweeper(Mistaken(), store)(cells("fine"))
     assert not [path for path in store.root.rglob("*") if path.is_file()]
 

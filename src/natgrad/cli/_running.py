@@ -1,4 +1,4 @@
-"""What every command that computes has in common: where cells run, and how it ends."""
+"""Options and exit codes shared by all commands that compute."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Running:
     timeout: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
     """Seconds after which a cell is stopped and counts as failed; by default never."""
     fresh: bool = False
-    """Compute every cell again, also those in the store."""
+    """Compute every cell again, including stored ones."""
     quiet: bool = False
     """Show no progress."""
     json: bool = False

@@ -1,4 +1,4 @@
-"""The arrays behind a figure: named axes, coordinates, one file without pickle, CSV for others."""
+"""The arrays behind a figure: named axes, coordinates, one file without pickle, and CSV."""
 
 import csv
 import io
@@ -50,11 +50,11 @@ class Arrays:
         self._values: dict[str, npt.NDArray[Any]] = {}
 
     def add(self, name: str, values: "npt.ArrayLike", *dims: str) -> None:
-        """Keep an array under a name, one name of an axis for each of its axes.
+        """Keep an array under a name, with one name for each of its axes.
 
         Raises:
             ShapeError: If axes and names do not match.
-            DtypeError: If the values are no real numbers or booleans, or a name is no text.
+            DtypeError: If the values are not real numbers or booleans, or a name is not a string.
         """
         for text in (name, *dims):
             instance(text, "the name of an array or an axis", str)
@@ -63,7 +63,7 @@ class Arrays:
             raise DtypeError(f"{name} must hold real numbers or booleans, not {array.dtype}.")
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         if array.ndim != len(dims):
-            raise ShapeError(f"{name} has {array.ndim} axes, but {len(dims)} names came: {dims}.")
+            raise ShapeError(f"{name} has {array.ndim} axes, but got {len(dims)} names: {dims}.")
         for dim, size in zip(dims, array.shape, strict=True):
             known = self.coordinates.get(dim)
             if known is not None and len(known) != size:
@@ -80,13 +80,13 @@ class Arrays:
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._values))  # as in a file, whatever came first
+        return iter(sorted(self._values))  # as in a file, in whichever order they were added
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._values
 
     def save(self, path: Path) -> None:
-        """Write one safetensors file; `load` gives it back bit for bit.
+        """Write one safetensors file; `load` reads it back bit for bit.
 
         Equal arrays make equal files, in whichever order they were added.
 
@@ -111,11 +111,10 @@ class Arrays:
     def load(cls, path: Path) -> "Arrays":
         """Read a file that `save` wrote.
 
-        Files of natgrad 0.1 have no checksum and are read without one; all others must match
-        theirs.
+        Files of natgrad 0.1 have no checksum. All others must match theirs.
 
         Raises:
-            InvalidInputError: If the file is no such file, or a bit of it has changed.
+            InvalidInputError: If `save` did not write the file, or a bit of it has changed.
         """
         from safetensors import safe_open
 
@@ -135,7 +134,7 @@ class Arrays:
         return arrays
 
     def csv(self, name: str) -> str:
-        """Return one array as text, a line for each element, after the coordinates of its axes."""
+        """Return one array as text: a line per element, which starts with its coordinates."""
         values, dims = self[name], self.dims[name]
         axes = [
             self.coordinates.get(dim, range(size))
@@ -165,7 +164,7 @@ def _coordinate(name: str, values: Any) -> list[Any]:
     array = _array(f"the coordinates of {name}", values)
     if array.ndim != 1 or array.dtype.kind not in "biufU":
         raise DtypeError(
-            f"the coordinates of {name} must be numbers or texts, in a sequence, but are "
+            f"the coordinates of {name} must be a sequence of numbers or strings, but are "
             f"{describe(values)}."
         )
     return list(array.tolist())

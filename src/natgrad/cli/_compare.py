@@ -9,7 +9,11 @@ import tyro
 
 from natgrad.cli._console import to_json
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.compare.experiment import Choices
+from natgrad.experiments.compare.comparison import comparison, data_of
+from natgrad.experiments.compare.experiment import Choices, experiment
+from natgrad.lab._run import Request, run
+from natgrad.lab._store.folder import RunFolder
+from natgrad.lab.report import write_report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +25,7 @@ class Options(Running):
     label: Annotated[str, tyro.conf.arg(metavar="COL")]
     """The column of labels."""
     test: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A table to test on; without it, cross-validation."""
+    """A table to judge by; without it, cross-validation."""
     unlabelled: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A table of inputs without labels, for the population Fisher."""
     classes: tuple[str, str] | None = None
@@ -39,13 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def compare(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
-    """Compare, print the result, and return the exit code."""
-    from natgrad.experiments.compare.comparison import comparison, data_of
-    from natgrad.experiments.compare.experiment import experiment
-    from natgrad.lab._run import Request, run
-    from natgrad.lab._store.folder import RunFolder
-    from natgrad.lab.report import write_report
-
+    """Compare, print what came out, and return the exit code."""
     data = data_of(
         options.data,
         options.label,

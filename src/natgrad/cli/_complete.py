@@ -9,8 +9,9 @@ import tyro
 
 from natgrad.cli._console import to_json
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.complete.command import TableOptions
+from natgrad.experiments.complete.command import TableOptions, complete_table
 from natgrad.lab.experiment import Preset
+from natgrad.lab.report import write_report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,7 @@ class Options(Running):
     """Complete a matrix given as a table of (row, column, value), and test the predictions."""
 
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """CSV or Parquet, with one observed entry per line."""
+    """CSV or Parquet: one observed entry a line."""
     table: TableOptions = field(default_factory=TableOptions)
     preset: Preset = "quick"
     """How many depths and scales to try."""
@@ -34,10 +35,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def complete(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
-    """Complete, print the result, and return the exit code."""
-    from natgrad.experiments.complete.command import complete_table
-    from natgrad.lab.report import write_report
-
+    """Complete, print what came out, and return the exit code."""
     outcome = complete_table(
         options.data,
         options.table,

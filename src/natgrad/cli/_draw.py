@@ -7,6 +7,13 @@ from typing import Annotated, Any
 import tyro
 
 from natgrad.experiments import load
+from natgrad.experiments.compare import experiment as compare
+from natgrad.experiments.compare.cells import Data as CompareData
+from natgrad.experiments.complete import experiment as complete
+from natgrad.experiments.complete.cells import Data as CompleteData
+from natgrad.experiments.race import RACE
+from natgrad.lab import _run as run
+from natgrad.lab._store.folder import RunFolder
 from natgrad.lab.experiment import Experiment
 from natgrad.lab.registry import experiment
 
@@ -24,9 +31,6 @@ def draw(
     Args:
         folder: The folder of one figure, such as runs/kmh21-fig4.
     """
-    from natgrad.lab import _run as run
-    from natgrad.lab._store.folder import RunFolder
-
     load()
     for path in run.draw(_experiment(RunFolder(folder).report()["figure"]), folder):
         print(path)
@@ -34,13 +38,7 @@ def draw(
 
 
 def _experiment(name: str) -> Experiment[Any]:
-    """Return a figure by name, or the experiment that draws a table of the user."""
-    from natgrad.experiments.compare import experiment as compare
-    from natgrad.experiments.compare.cells import Data as CompareData
-    from natgrad.experiments.complete import experiment as complete
-    from natgrad.experiments.complete.cells import Data as CompleteData
-    from natgrad.experiments.race import RACE
-
+    """Return a figure by name, or how a user's own table is drawn."""
     kind = name.partition("/")[0]
     if kind == "compare":
         return compare.experiment(CompareData(path="", digest="", label=""))

@@ -149,6 +149,7 @@ def test_a_refuted_statement_of_the_paper_is_as_expected(reproduce, monkeypatch,
         return [replace(toys.claims(config, arrays)[0], relation="<=", bound=0.0, expected=False)]
 
     monkeypatch.setitem(registry._EXPERIMENTS, "toy/a", replace(toys.A, claims=claims))
+    monkeypatch.setenv("COLUMNS", "120")  # room for the verdict on one line
     assert reproduce("toy/a") == 0
     assert "refutes the paper (documented)" in " ".join(capsys.readouterr().out.split())
 

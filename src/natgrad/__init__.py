@@ -106,7 +106,13 @@ def __getattr__(name: str) -> Any:
             stacklevel=2,
         )
         return getattr(import_module("natgrad.stopping"), name)
-    raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
+    import difflib
+
+    # Case aside: `ngd` is a first guess at `NGD`.
+    known = {one.lower(): one for one in __all__}
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f". Did you mean {known[near[0]]!r}?" if near else ""
+    raise AttributeError(f"module 'natgrad' has no attribute {name!r}{hint}")
 
 
 def _without_lab() -> Callable[..., Any] | None:

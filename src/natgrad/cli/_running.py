@@ -44,7 +44,8 @@ def with_engine(options: Running, work: Callable[[MakeSweeper], int]) -> int:
     """Start the engine, do the work with its sweepers, and return the exit code."""
     # Imported here: mistyped options must not wait for torch.
     from natgrad.lab.engines import start_engine
-    from natgrad.lab.sweep import Reporter, Store, Sweeper, check_timeout
+    from natgrad.lab.engines._base import check_timeout
+    from natgrad.lab.sweep import Reporter, Store, Sweeper
 
     check_timeout(options.timeout)  # before anything is started
     try:

@@ -15,3 +15,5 @@ In the order of a run:
 Private: `_run` performs these steps, `_store` keeps their files, `_progress` shows how far they
 are, `_environment` records where they ran, and `_formats` writes numbers for people.
 """
+
+__all__: list[str] = []  # import the modules themselves

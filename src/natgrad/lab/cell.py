@@ -70,6 +70,14 @@ def canonical(config: Any) -> str:
 
     Raises:
         InvalidInputError: If it is not a dataclass, or holds a value of another type.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Fit:
+        ...     seed: int = 0
+        ...     depths: tuple[int, ...] = (1, 4)
+        >>> canonical(Fit())
+        '{"depths":[1,4],"seed":0}'
     """
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         raise InvalidInputError(f"a config is an instance of a dataclass, not {describe(config)}.")
@@ -99,6 +107,10 @@ def find(name: str) -> Callable[..., Result]:
 
     Raises:
         InvalidInputError: If there is none.
+
+    Example:
+        >>> find("natgrad.lab.cell:canonical").__name__
+        'canonical'
     """
     try:
         module, _, function = name.partition(":")

@@ -145,5 +145,10 @@ def over_seeds(
 
 
 def finite(value: float | None) -> float | None:
-    """Return the number; None for NaN and infinities."""
+    """Return the number; None for NaN and infinities.
+
+    Example:
+        >>> finite(0.5), finite(math.nan)
+        (0.5, None)
+    """
     return value if value is not None and math.isfinite(value) else None

@@ -160,6 +160,11 @@ def panels(
         width: Inches of one panel.
         height: Inches of one panel.
         options: For `Figure.subplots`, such as `sharey=True`.
+
+    Example:
+        >>> figure, axes = panels(2, 3)
+        >>> axes.shape
+        (6,)
     """
     from matplotlib.figure import Figure
 
@@ -187,6 +192,12 @@ def band(
         values: One row per seed, of shape `(seeds, points)`.
         center: What the line shows. The old spelling `centre` warns until version 0.3.
         options: For `Axes.plot`, such as `label="NGD"` or `**look("NGD")`.
+
+    Example:
+        >>> figure, (axes,) = panels()
+        >>> line = band(axes, [1, 2], [[0.6, 0.8], [0.8, 1.0]], label="two seeds")
+        >>> line.get_ydata()
+        array([0.7, 0.9])
     """
     import numpy as np
 
@@ -216,13 +227,29 @@ def band(
 
 
 def label_ticks(axis: "Axis", values: Sequence[float]) -> None:
-    """Label only these values, in plain digits: for sizes along a logarithmic axis."""
+    """Label only these values, in plain digits: for sizes along a logarithmic axis.
+
+    Example:
+        >>> figure, (axes,) = panels()
+        >>> label_ticks(axes.xaxis, [250, 500])
+        >>> [label.get_text() for label in axes.get_xticklabels()]
+        ['250', '500']
+    """
     axis.set_ticks(values, [f"{value:g}" for value in values])
     axis.set_ticks([], minor=True)
 
 
 def legend(figure: "Figure", columns: int = 4) -> None:
-    """Put one legend below all panels, where it covers no data; each label appears once."""
+    """Put one legend below all panels, where it covers no data; each label appears once.
+
+    Example:
+        >>> with style():
+        ...     figure, (left, right) = panels(2)
+        ...     lines = [axes.plot([1, 2], label="NGD") for axes in (left, right)]
+        ...     legend(figure)
+        >>> [text.get_text() for text in figure.legends[0].get_texts()]
+        ['NGD']
+    """
     found: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -236,6 +263,11 @@ def render(figure: "Figure") -> dict[str, bytes]:
     """Return the picture as PNG (200 dots per inch), PDF and SVG, by file name.
 
     It holds no date and no random name: the same figure gives the same bytes.
+
+    Example:
+        >>> figure, (axes,) = panels()
+        >>> render(figure)["figure.png"][1:4]
+        b'PNG'
     """
     undated: dict[str, dict[str, Any]] = {
         "png": {},
@@ -252,10 +284,17 @@ def render(figure: "Figure") -> dict[str, bytes]:
 
 
 def save(figure: "Figure", folder: Path) -> tuple[Path, ...]:
-    """Write `figure.png`, `figure.pdf` and `figure.svg`, each whole or not at all.
+    """Write `figure.png`, `figure.pdf` and `figure.svg`, each completely or not at all.
 
     Raises:
         StoreError: If the folder cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> figure, (axes,) = panels()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [path.name for path in save(figure, Path(folder))]
+        ['figure.png', 'figure.pdf', 'figure.svg']
     """
     files = render(figure)
     for name, data in files.items():

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
-from natgrad._checks import describe, instance, number
+from natgrad._checks import describe, instance
 from natgrad.errors import DtypeError
 from natgrad.lab._progress import Display, Reporter, Tally
 from natgrad.lab._store.sources import fingerprint
 from natgrad.lab._store.store import CorruptError, Store, Stored, decode, identify
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.engines import Engine, Job, Outcome
+from natgrad.lab.engines._base import check_timeout
 from natgrad.lab.failures import CellsFailedError, Failure, StoreError
 
 __all__ = ["Reporter", "Store", "Sweeper"]
@@ -135,15 +136,6 @@ class Sweeper:
             time.sleep(0.1)
         self._computed.add(key)
         return stored
-
-
-def check_timeout(timeout: float | None) -> float | None:
-    """Return the seconds that a cell may take; None for no limit.
-
-    Raises:
-        InvalidInputError: If they are not positive and finite.
-    """
-    return None if timeout is None else number(timeout, "timeout", low=0, low_open=True)
 
 
 class _Batch:

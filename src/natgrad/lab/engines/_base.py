@@ -16,6 +16,7 @@ from typing import Literal, Self
 import numpy as np
 import torch
 
+from natgrad._checks import number
 from natgrad._checksum import digest
 from natgrad.lab._store.sources import fingerprint
 from natgrad.lab._store.store import Identity, Store, encode, shared
@@ -33,6 +34,12 @@ class Job:
         cell: The cell.
         identity: The identity of its result; the worker checks that it has the same sources.
         mark: Path of the store's mark; a worker that sees it shares the store.
+
+    Example:
+        >>> from natgrad.lab._environment import cores
+        >>> identity = Identity("m:f", "{}", "0", "2.13.0")
+        >>> Job(Cell(cores, None, "a label"), identity, "/tmp/mark").cell.label
+        'a label'
     """
 
     cell: Cell
@@ -50,6 +57,10 @@ class Outcome:
         data: Contents of the result's file, if the worker does not share the store.
         message: What went wrong, in one line.
         traceback: The last frames of an exception.
+
+    Example:
+        >>> Outcome("timeout", 60.0, message="killed after 60 s.").kind
+        'timeout'
     """
 
     kind: Literal["done"] | Kind
@@ -68,6 +79,12 @@ class Engine(ABC):
     Attributes:
         name: As typed on the command line.
         workers: How many cells run at once.
+
+    Example:
+        >>> from natgrad.lab.engines import start_engine
+        >>> with start_engine("serial") as engine:
+        ...     isinstance(engine, Engine), engine.name
+        (True, 'serial')
     """
 
     name: str
@@ -95,6 +112,15 @@ class Engine(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def check_timeout(timeout: float | None) -> float | None:
+    """Return the seconds that a cell may take; None for no limit.
+
+    Raises:
+        InvalidInputError: If they are not positive and finite.
+    """
+    return None if timeout is None else number(timeout, "timeout", low=0, low_open=True)
 
 
 def execute(job: Job, running: Callable[[], None] = lambda: None) -> Outcome:

@@ -16,6 +16,11 @@ class Serial(Engine):
     """Run each job in this process when it is submitted: for debugging and small sweeps.
 
     With a timeout, the job runs in a child process, because only a process can be killed.
+
+    Example:
+        >>> with Serial() as engine:
+        ...     engine.workers
+        1
     """
 
     name = "serial"

@@ -1,12 +1,13 @@
-"""What the laboratory costs: trivial cells on each engine, reuse, an interruption, no scheduler.
+"""What the laboratory costs: answers, trivial cells on each engine, reuse, interruptions.
 
-Each figure for cells includes the start of the workers and a flushed file a cell. The peer is the
-standard library's pool on the same cells, which stores nothing, loses every pending cell when a
+Each number for cells includes the start of the workers and one flushed file per cell. The peer is
+the standard library's pool on the same cells. It stores nothing, loses every pending cell when a
 worker dies, and leaves its workers behind when it is killed.
 """
 
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -22,10 +23,10 @@ import numpy as np
 from harness import Row, report
 
 from natgrad.lab._store.store import Store
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.engines import start_engine
 from natgrad.lab.failures import SchedulerError
+from natgrad.lab.sweep import Sweeper
 
 CELLS, WORKERS = 1000, 2
 
@@ -124,6 +125,18 @@ def killed_parent(folder: Path) -> float:
     return time.perf_counter() - begin
 
 
+def answer(command: str) -> float:
+    """Return the CPU seconds of a fresh process that answers a command, the best of three."""
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        words = [sys.executable, "-m", "natgrad", *command.split()]
+        subprocess.run(words, capture_output=True, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(seconds)
+
+
 def children(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for task in tasks for child in task.read_text().split()]
@@ -136,8 +149,14 @@ def zombie(pid: int) -> bool:
         return True
 
 
+ANSWERS = ("--help", "list", "reproduce --help", "reproduce kmh21/fig4 --sedes 3", "reprodcue")
+
+
 def rows(folder: Path) -> list[Row]:
     found = []
+    for command in ANSWERS:
+        seconds = answer(command)
+        found.append(Row(f"natgrad {command}: CPU", seconds, "s", "< 0.4", seconds < 0.4))
     for name, target in (("local", 20.0), ("serial", None), ("dask", None)):
         computed, reused = overhead(name, folder)
         found.append(
@@ -147,7 +166,7 @@ def rows(folder: Path) -> list[Row]:
                 "ms",
                 f"< {target:g}" if target else "",
                 computed < target if target else None,
-                f"{computed / (1 if name == 'serial' else WORKERS):.1f} ms of wall clock a cell; "
+                f"{computed / (1 if name == 'serial' else WORKERS):.1f} ms of wall clock per cell; "
                 f"reused: {reused:.2f} ms, the start of the engine included",
             )
         )

@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,103 @@ def test_bad_usage_exits_2(arguments) -> None:
     done = run(*arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+HEAVY = ("matplotlib", "numpy", "safetensors", "scipy", "torch")
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["reprodcue"], 2),
+        (["list"], 0),
+        (["list", "--json"], 0),
+        *(([command, "--help"], 0) for command in cli.COMMANDS),
+        (["reproduce", "kmh21/fig4", "--help"], 0),
+        (["reproduce", "kmh21/fig4", "--sedes", "3"], 2),
+        (["reproduce", "kmh21/fgi4"], 2),
+        (["reproduce", "kmh21/fig4", "--preset", "large"], 2),
+        (["verify", "--jsn", "x"], 2),
+        (["compare", "table.csv", "--lable", "y"], 2),
+    ],
+    ids=str,
+)
+def test_nothing_heavy_is_imported_before_there_is_something_to_compute(
+    arguments, exit_code
+) -> None:
+    code = (
+        "import sys; from natgrad.cli import main; code = main(sys.argv[1:]); "
+        f"print('heavy:', [name for name in {HEAVY} if name in sys.modules]); sys.exit(code)"
+    )
+    done = python(code, *arguments)
+    assert done.returncode == exit_code, done.stderr
+    assert done.stdout.splitlines()[-1] == "heavy: []"
+    assert "Traceback" not in done.stderr
+
+
+def test_reproduce_imports_the_named_figure_alone() -> None:
+    code = (
+        "import sys; from natgrad.cli import main; main(['reproduce', 'kmh21/fig4', '--help']); "
+        "print(*sorted(m for m in sys.modules if m.startswith('natgrad.experiments.')))"
+    )
+    imported = python(code).stdout.splitlines()[-1].split()
+    assert "natgrad.experiments.kmh21.fig4.config" in imported
+    assert not [name for name in imported if re.search("blh18|fig[^4]|compare|complete|race", name)]
+
+
+BLOCKED = (
+    "import sys\n"
+    "for name in ('jinja2', 'matplotlib', 'rich', 'threadpoolctl', 'tyro'):\n"
+    "    sys.modules[name] = None\n"
+)
+TO_INSTALL = 'pip install "natgrad[lab]"'
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["reproduce", "--help"], ["verify"], ["x"], []])
+def test_without_the_extra_every_command_says_what_to_install(arguments) -> None:
+    done = python(
+        f"{BLOCKED}from natgrad.cli import main; sys.exit(main(sys.argv[1:]))", *arguments
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("natgrad: ")
+    assert TO_INSTALL in done.stderr.splitlines()[-1]
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1 or not arguments  # nothing typed: the usage comes first
+
+
+def test_without_the_extra_help_and_version_still_answer() -> None:
+    for option, said in (("--help", "usage: natgrad"), ("--version", __version__)):
+        done = python(f"{BLOCKED}from natgrad.cli import main; sys.exit(main(['{option}']))")
+        assert done.returncode == 0
+        assert said in done.stdout
+
+
+def test_without_the_extra_the_core_works_and_the_rest_says_what_to_install() -> None:
+    code = (
+        "import natgrad as ng, torch\n"
+        "from natgrad import *\n"
+        "from natgrad.errors import NatgradError\n"
+        "batch = torch.eye(3).double(), torch.ones(3).double()\n"
+        "print(ng.natural(ng.Bernoulli(), ng.Direct(), torch.zeros(3).double(), batch).shape)\n"
+        "for name in ng.__all__: getattr(ng, name)\n"
+        "for function in (ng.compare, ng.complete):\n"
+        "    try: function([[1.0]], [1])\n"
+        "    except NatgradError as error: print(isinstance(error, ImportError), error)\n"
+    )
+    done = python(BLOCKED + code)
+    assert done.returncode == 0, done.stderr
+    shape, *errors = done.stdout.splitlines()
+    assert shape == "torch.Size([3])"
+    assert len(errors) == 2
+    assert all(error.startswith("True ") and TO_INSTALL in error for error in errors)
 
 
 def test_version() -> None:

@@ -1,5 +1,6 @@
 """natgrad: exact natural gradients, and the solutions they pick."""
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,8 @@ _MOVED = {
 def __getattr__(name: str) -> Any:
     """Return a public name, imported now."""
     if name in _HOME:
+        if _HOME[name].startswith("experiments.") and (refuse := _without_lab()):
+            return refuse
         value = getattr(import_module(f"natgrad.{_HOME[name]}"), name)
         globals()[name] = value
         return value
@@ -103,7 +106,27 @@ def __getattr__(name: str) -> Any:
             stacklevel=2,
         )
         return getattr(import_module("natgrad.stopping"), name)
-    raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
+    import difflib
+
+    # Case aside: `ngd` is a first guess at `NGD`.
+    known = {one.lower(): one for one in __all__}
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f". Did you mean {known[near[0]]!r}?" if near else ""
+    raise AttributeError(f"module 'natgrad' has no attribute {name!r}{hint}")
+
+
+def _without_lab() -> Callable[..., Any] | None:
+    """Return what stands for a function of the laboratory where its packages are missing.
+
+    Names can be looked up then, also by `from natgrad import *`; calls say what to install.
+    """
+    from natgrad.lab._extra import missing, require_lab
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        """Say what to install."""
+        require_lab()
+
+    return refuse if missing() else None
 
 
 def __dir__() -> list[str]:

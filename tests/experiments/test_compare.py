@@ -20,8 +20,8 @@ from natgrad.lab._run import Request, run
 from natgrad.lab._store import config_file
 from natgrad.lab._store.folder import RunFolder
 from natgrad.lab._store.store import Store
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.engines import Serial, start_engine
+from natgrad.lab.sweep import Sweeper
 
 FEW = {"depths": (1, 2), "folds": 2, "until": 1e3}
 LIMITS = ("ℓ2 max margin", "ℓ1 max margin")

@@ -26,9 +26,9 @@ from natgrad.experiments.complete.fitting import (
     spectrum,
 )
 from natgrad.lab._store.store import Store
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.engines import Serial, start_engine
+from natgrad.lab.sweep import Sweeper
 from tests.helpers import assert_near, randn
 
 FEW = {"depths": (2, 3), "scales": (1e-3,), "ranks": (2, 3)}

@@ -46,7 +46,7 @@ def toy_picture(arrays: Arrays) -> dict[str, bytes]:
         for values, method in zip(arrays["accuracy"], METHODS, strict=True):
             figures.band(left, SIZES, values, label=method, **figures.look(method))
             figures.band(
-                right, SIZES, 1 - values, centre="median", label=method, **figures.look(method)
+                right, SIZES, 1 - values, center="median", label=method, **figures.look(method)
             )
         left.set(title="Depth helps gradient descent only", xlabel="examples $N$")
         left.set_ylabel("test accuracy")

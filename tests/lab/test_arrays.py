@@ -68,7 +68,7 @@ def test_csv_numbers_axes_without_coordinates_and_keeps_every_digit() -> None:
 
 def test_axes_must_fit() -> None:
     arrays = Arrays(n=[1, 2, 3])
-    with pytest.raises(ShapeError, match="x has 2 axes, but 1 names came"):
+    with pytest.raises(ShapeError, match="x has 2 axes, but got 1 names"):
         arrays.add("x", np.zeros((3, 3)), "n")
     with pytest.raises(ShapeError, match="axis n has 3 coordinates, but x has 2"):
         arrays.add("x", np.zeros(2), "n")

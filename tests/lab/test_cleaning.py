@@ -13,10 +13,10 @@ import pytest
 from natgrad.lab._store.atomic import temporary_name
 from natgrad.lab._store.cleaning import leftovers, remove
 from natgrad.lab._store.store import Identity, Store, StoreWarning, encode, identify
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.cell import Cell
 from natgrad.lab.engines import Serial
 from natgrad.lab.failures import StoreError
+from natgrad.lab.sweep import Sweeper
 from tests.lab.toys import Draw, reduce
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from natgrad.lab._store.store import Store, identify
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.cell import Cell
 from natgrad.lab.engines import Engine, Job, Outcome, Serial, start_engine
 from natgrad.lab.failures import CellsFailedError, SchedulerError
+from natgrad.lab.sweep import Sweeper
 from tests.lab.conftest import ROOT, Cluster, until
 from tests.lab.toys import Draw, Trouble, misbehave, reduce
 
@@ -107,7 +107,7 @@ import sys
 from natgrad.lab.cell import Cell
 from natgrad.lab.engines import start_engine
 from natgrad.lab._store.store import Store
-from natgrad.lab._sweep import Sweeper
+from natgrad.lab.sweep import Sweeper
 from tests.lab.toys import Trouble, misbehave
 
 address, folder = sys.argv[1:]

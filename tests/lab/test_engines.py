@@ -325,7 +325,7 @@ import numpy as np
 from natgrad.lab.cell import Cell
 from natgrad.lab.engines import Local
 from natgrad.lab._store.store import Store
-from natgrad.lab._sweep import Sweeper
+from natgrad.lab.sweep import Sweeper
 
 @dataclass(frozen=True)
 class Config:
@@ -369,10 +369,10 @@ def test_engines_by_name() -> None:
     with start_engine() as engine:
         assert engine.workers == len(os.sched_getaffinity(0))
     for arguments, message in [
-        (("remote",), "there is no engine 'remote'; there are local, serial, dask"),
+        (("remote",), "there is no engine 'remote'; choose from local, serial, dask"),
         (("serial", 2), "the engine serial has one worker, not 2"),
         (("local", 0), "workers must be an integer of at least 1, but is 0"),
-        (("local", None, "tcp://h:1"), "a scheduler goes with the engine dask, not with local"),
+        (("local", None, "tcp://h:1"), "a scheduler needs the engine dask, not local"),
         (("dask", 2, "tcp://h:1"), "give its address or a number of workers, not both"),
     ]:
         name, workers, scheduler = (*arguments, None, None)[:3]

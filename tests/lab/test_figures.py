@@ -43,8 +43,8 @@ DEPTHS = [f"EGD L={depth}" for depth in range(1, 6)]
 LIMITS = ["ℓ2 max margin", "ℓ1 max margin", "min nuclear norm"]
 
 
-def linear(colour: str) -> Any:
-    c = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+def linear(color: str) -> Any:
+    c = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
 
 
@@ -64,7 +64,7 @@ def test_methods_are_told_apart_by_every_eye(eye) -> None:
         assert np.linalg.norm(seen[a] - seen[b]) > 15, (a, b)
 
 
-def test_depth_darkens_so_that_a_grey_printer_keeps_the_order() -> None:
+def test_depth_darkens_so_that_a_gray_printer_keeps_the_order() -> None:
     lightness = [cielab(linear(figures.look(method)["color"]))[0] for method in DEPTHS]
     assert all(a - b > 10 for a, b in itertools.pairwise(lightness))
 
@@ -107,7 +107,7 @@ def test_a_band_is_mean_and_standard_deviation() -> None:
 
 def test_a_band_is_median_and_quartiles() -> None:
     values = np.exp(np.random.default_rng(1).standard_normal((5, 3)))
-    line, axes = drawn(values, centre="median")
+    line, axes = drawn(values, center="median")
     ordered = np.sort(values, axis=0)
     assert np.allclose(line.get_ydata(), ordered[2])
     low, high = spread(axes)
@@ -115,9 +115,16 @@ def test_a_band_is_median_and_quartiles() -> None:
     assert np.allclose(high, ordered[3])
 
 
+def test_the_old_spelling_of_center_warns() -> None:
+    values = np.exp(np.random.default_rng(1).standard_normal((5, 3)))
+    with pytest.warns(DeprecationWarning, match="center"):
+        line, _ = drawn(values, centre="median")
+    assert np.allclose(line.get_ydata(), np.median(values, axis=0))
+
+
 def test_one_seed_has_no_spread() -> None:
-    for centre in ("mean", "median"):
-        line, axes = drawn(np.array([[1.0, 2.0]]), centre=centre)
+    for center in ("mean", "median"):
+        line, axes = drawn(np.array([[1.0, 2.0]]), center=center)
         assert list(line.get_ydata()) == [1, 2]
         assert len(axes.collections) == 0
 
@@ -135,7 +142,7 @@ def test_a_band_of_another_shape_is_refused(shape) -> None:
         figures.band(axes, np.arange(4), np.zeros(shape))
 
 
-def test_ticks_are_labelled_in_plain_digits() -> None:
+def test_ticks_are_labeled_in_plain_digits() -> None:
     with figures.style():
         figure, (axes,) = figures.panels()
         axes.set_xscale("log")

@@ -99,13 +99,13 @@ def test_only_dataclasses_are_configs(config) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("dim = 1000", 'dim = "many"', "'many' came where int should"),
-        ("dim = 1000", "dim = true", "True came where int should"),
-        ("dim = 1000", "dim = 1.5", "1.5 came where int should"),
+        ("dim = 1000", 'dim = "many"', "expected int, but got 'many'"),
+        ("dim = 1000", "dim = true", "expected int, but got True"),
+        ("dim = 1000", "dim = 1.5", "expected int, but got 1.5"),
         ("dim = 1000", "", "lacks dim"),
         ("dim = 1000", "dim = 1000\nage = 3", "also has age"),
-        ("depths = [1, 2, 3]", "depths = 3", "3 came where a list should"),
-        ("depths = [1, 2, 3]", "depths = [1, {}]", "None came where int should"),
+        ("depths = [1, 2, 3]", "depths = 3", "expected a list, but got 3"),
+        ("depths = [1, 2, 3]", "depths = [1, {}]", "expected int, but got None"),
         ("[config]", "[confg]", r"has no table \[config\]"),
         ("[config]", "config = 3", "cannot be read as a config|has no table"),
         ("dim = 1000", "dim = = 3", "cannot be read as a config"),
@@ -193,7 +193,7 @@ def test_failures_lie_beside_the_older_run_until_a_complete_one(tmp_path) -> Non
     ("name", "content", "read", "sentence"),
     [
         ("report.json", "{", "report", "report.json is broken"),
-        ("report.json", "[]", "report", "no JSON object"),
+        ("report.json", "[]", "report", "not a JSON object"),
         ("report.json", "{}", "report", "lacks 'figure'"),
         ("report.json", "\udcff", "report", "report.json is broken"),
         ("report.json", None, "report", "report.json cannot be read: No such file"),
@@ -203,8 +203,8 @@ def test_failures_lie_beside_the_older_run_until_a_complete_one(tmp_path) -> Non
         ("config.toml", "a = 1", "settings", "no table"),
         ("arrays.safetensors", "x", "arrays", "cannot be read as arrays"),
         ("arrays.safetensors", None, "arrays", "cannot be read as arrays"),
-        ("failures.json", "3", "failures", "no list of failed cells"),
-        ("failures.json", "[3]", "failures", "no list of failed cells"),
+        ("failures.json", "3", "failures", "not a list of failed cells"),
+        ("failures.json", "[3]", "failures", "not a list of failed cells"),
         ("failures.json", "{", "failures", "failures.json is broken"),
     ],
 )

@@ -13,10 +13,10 @@ from threading import Thread
 import pytest
 
 from natgrad.lab._store.store import Store, decode
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.engines import Engine, Local, Serial, start_engine
 from natgrad.lab.failures import CellsFailedError
+from natgrad.lab.sweep import Sweeper
 from tests.lab.conftest import ROOT, Cluster, until
 from tests.lab.toys import Draw, reduce
 

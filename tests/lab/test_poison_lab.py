@@ -17,12 +17,12 @@ from natgrad.lab._store import config_file
 from natgrad.lab._store.cleaning import leftovers
 from natgrad.lab._store.folder import RunFolder
 from natgrad.lab._store.store import Identity, Store, decode, encode, identify
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, canonical, find
 from natgrad.lab.claim import Claim, over_seeds
 from natgrad.lab.engines import Serial, start_engine
 from natgrad.lab.report import write_report
+from natgrad.lab.sweep import Sweeper
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch calls these kinds experimental, or old

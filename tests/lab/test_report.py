@@ -133,7 +133,7 @@ def test_claims_verdicts_and_numbers_are_shown(tmp_path) -> None:
     text = page(out).text.replace("\N{NO-BREAK SPACE}", " ")
     assert "1.235×10⁻⁷ ± 2×10⁻⁹, n = 5" in text
     assert "1 FAIL" in text
-    assert "0 depart as documented" in text
+    assert "0 refute the paper (documented)" in text
     assert "2 hold" in text
     assert "The paper prints no seed" in text
     assert "3 min 20 s" in text
@@ -146,8 +146,8 @@ def test_claims_verdicts_and_numbers_are_shown(tmp_path) -> None:
     [
         (True, True, "holds"),
         (False, True, "FAILS"),
-        (False, False, "departs as documented"),
-        (True, False, "FAILS: holds, though documented as a departure"),
+        (False, False, "refutes the paper (documented)"),
+        (True, False, "FAILS: holds, but is documented as refuted"),
         (None, True, "not judged at this preset"),
         (None, False, "not judged at this preset"),
     ],
@@ -223,7 +223,7 @@ def test_many_arrays_share_what_room_a_run_has(tmp_path) -> None:
     each = len(arrays.csv("x0"))
     write_run(tmp_path, arrays=arrays)
     links = [a for a in page(tmp_path).all("a") if a.get("download", "").endswith(".csv")]
-    assert len(links) == entries.CSV_BYTES_A_RUN // each < 8
+    assert len(links) == entries.CSV_BYTES_PER_RUN // each < 8
 
 
 def test_too_many_vectors_are_shown_as_dots(tmp_path) -> None:
@@ -268,7 +268,7 @@ def test_broken_folders_are_sentences_beside_the_others(tmp_path) -> None:
         "toy-cut/report.json is broken",
         "toy-bytes/report.json is broken",
         "toy-half/report.json cannot be read: No such file",
-        "2 cells failed in toy-failed; no run of it is complete",
+        "2 cells failed in toy-failed. No run of it is complete",
         "seed 3: no memory",
         "toy-worse/failures.json is broken",
         "toy-arrays/arrays.safetensors cannot be read as arrays",
@@ -303,7 +303,7 @@ def test_broken_outcomes_of_verify_are_a_sentence(content, tmp_path) -> None:
 
 
 def test_an_empty_folder_says_what_to_do(tmp_path) -> None:
-    assert "natgrad reproduce --preset quick makes some" in page(tmp_path).text
+    assert "natgrad reproduce --preset quick makes one" in page(tmp_path).text
 
 
 def test_one_run_alone_can_be_shown(tmp_path) -> None:

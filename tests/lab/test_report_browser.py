@@ -172,7 +172,7 @@ def test_numbers_sort_as_numbers_and_what_is_none_comes_last(visit) -> None:
 def test_failures_sort_first(visit) -> None:
     visit.page.locator("#summary").get_by_role("button", name="Verdict").click()
     verdicts = visit.column("#summary", 5)
-    assert verdicts[:2] == ["FAILS", "departs as documented"]
+    assert verdicts[:2] == ["FAILS", "refutes the paper (documented)"]
     assert verdicts[-1] == "holds"
     assert visit.page.locator("#summary th[aria-sort]").count() == 1
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from natgrad.lab import _sweep as sweep_module
+from natgrad.lab import sweep as sweep_module
 from natgrad.lab._progress import Reporter
 from natgrad.lab._store.atomic import is_temporary
 from natgrad.lab._store.store import CorruptError, Store, StoreWarning, identify
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.cell import Cell
 from natgrad.lab.engines import Engine, Job, Outcome, Serial
 from natgrad.lab.failures import CellsFailedError, SchedulerError, StoreError
+from natgrad.lab.sweep import Sweeper
 from tests.lab.conftest import ROOT, until
 from tests.lab.test_store import small_disk  # noqa: F401  (a fixture)
 from tests.lab.toys import Draw, Trouble, misbehave, reduce
@@ -152,7 +152,7 @@ class Mistaken(Serial):
 
 
 def test_a_result_of_another_cell_is_not_stored(store) -> None:
-    with pytest.raises(CorruptError, match="another result"):
+    with pytest.raises(CorruptError, match="the result of another cell than"):
         Sweeper(Mistaken(), store)(cells("fine"))
     assert not [path for path in store.root.rglob("*") if path.is_file()]
 
@@ -261,7 +261,7 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from natgrad.lab.engines import start_engine
 from natgrad.lab._store.store import Store
-from natgrad.lab._sweep import Sweeper
+from natgrad.lab.sweep import Sweeper
 from tests.lab.test_sweep import cells
 
 name, folder = sys.argv[1:]

@@ -1,4 +1,8 @@
-"""The command line: thin, every command a function of its options."""
+"""The command line: one module per command, which parses its options and calls the laboratory.
+
+Only what answers `--help` and mistyped options is imported at the top of these modules; torch and
+the laboratory's machinery are imported once there is something to compute.
+"""
 
 import difflib
 import signal
@@ -10,34 +14,43 @@ from types import FrameType
 from natgrad import __version__
 from natgrad.cli._console import complain
 from natgrad.errors import NatgradError
+from natgrad.lab._extra import require_lab
+from natgrad.lab.failures import MissingExtraError
 
 # What each command is for; its module has the same name, but for `list`, which is a built-in.
 COMMANDS = {
-    "list": "the figures and presets, what each shows, how long it takes",
+    "list": "show the figures and presets, what each shows, how long it takes",
     "reproduce": "compute figures, judge their claims, save everything",
-    "verify": "every theorem and numbered identity, with its measured residual",
-    "compare": "your own table: what EGD at each depth, NGD and the limits make of it",
-    "complete": "your own incomplete matrix, from (row, column, value) triples",
-    "bench": "NGD against its best peers, all tuned alike, in seconds to a target",
-    "report": "one HTML page of all results, readable offline",
-    "draw": "a figure again from its saved arrays, computing nothing",
-    "clean": "what the store can do without, listed, then removed if asked",
+    "verify": "check every theorem and numbered identity, with its measured residual",
+    "compare": "fit your own table: EGD at each depth, NGD, and the limits they tend to",
+    "complete": "fill in your own matrix, from (row, column, value) triples",
+    "bench": "race NGD against its best peers, all tuned alike, in seconds to a target",
+    "report": "write one HTML page of all results, readable offline",
+    "draw": "draw a figure again from its saved arrays, computing nothing",
+    "clean": "list stored files that are no longer needed, and remove them if asked",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0: done, and as expected; 1: a claim or identity came out otherwise; 2: bad usage; 3: cells
-    failed; 130: interrupted.
+    0: done, with the expected results; 1: a claim or identity did not give the expected result;
+    2: bad usage, or the extra `lab` is not installed; 3: cells failed; 130: interrupted.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(_usage(), file=sys.stdout if arguments else sys.stderr)
-        return 0 if arguments else 2
-    if arguments[0] == "--version":
+    if arguments[:1] == ["--version"]:
         print(f"natgrad {__version__}")
         return 0
+    asked = bool(arguments) and arguments[0] in ("-h", "--help")
+    if asked or not arguments:
+        print(_usage(), file=sys.stdout if asked else sys.stderr)
+    try:
+        require_lab()
+    except MissingExtraError as error:
+        complain(str(error))
+        return 0 if asked else 2
+    if asked or not arguments:
+        return 0 if asked else 2
     name, *rest = arguments
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
@@ -69,7 +82,7 @@ def _usage() -> str:
             "",
             *lines,
             "",
-            "natgrad COMMAND --help shows the options of a command; natgrad --version the version.",
+            "`natgrad COMMAND --help` shows the options of a command.",
         ]
     )
 

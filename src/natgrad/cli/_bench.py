@@ -6,15 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
-from rich.markdown import Markdown
 
 from natgrad.cli._console import complain, to_json
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.race import RACE
-from natgrad.experiments.race.record import page, record
-from natgrad.lab._run import Request, run, unexpected
-from natgrad.lab._store.folder import RunFolder
 from natgrad.lab.experiment import Preset
 
 
@@ -22,21 +16,21 @@ from natgrad.lab.experiment import Preset
 class Options:
     """Race NGD against its best peers, all tuned alike, in seconds to a target.
 
-    Runs are timed one after the other, on one thread: leave the machine alone meanwhile. Without
-    an option it takes about a quarter of an hour on three problems; finished runs are kept, and
-    the same command goes on after an interruption.
+    Runs are timed one after the other, on one thread: use the machine for nothing else meanwhile.
+    Without an option it takes about a quarter of an hour on three problems. Finished runs are kept,
+    and the same command continues after an interruption.
     """
 
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Also write the result to this file: every final, every trial, machine and date."""
+    """Also write the result to this file: all finals and trials, machine and date."""
     full: bool = False
     """The whole race, about an hour: four problems, more trials, and kfac-jax as well."""
     smoke: bool = False
-    """Tiny problems for half a minute, to see that everything works; its numbers mean nothing."""
+    """Tiny problems that take half a minute and show that everything works; ignore the numbers."""
     out: Path = Path("runs")
     """Folder for the result and for the store of finished runs."""
     fresh: bool = False
-    """Run everything again, also what the store holds."""
+    """Run everything again, including stored runs."""
     quiet: bool = False
     """Show no progress."""
 
@@ -50,13 +44,21 @@ def main(arguments: Sequence[str]) -> int:
         folder = options.json.is_dir()
         problem = "it is a folder" if folder else f"there is no folder {options.json.parent}"
         return complain(f"cannot write {options.json}: {problem}.")
-    # One run at a time, in this process: beside another it would be timed wrongly.
+    # One run at a time, in this process: a second one would disturb its timing.
     running = Running(out=options.out, engine="serial", fresh=options.fresh, quiet=options.quiet)
     return with_engine(running, lambda sweeper: bench(options, sweeper))
 
 
 def bench(options: Options, sweeper: MakeSweeper) -> int:
-    """Race, print what came out, and return the exit code."""
+    """Race, print the result, and return the exit code."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from natgrad.experiments.race import RACE
+    from natgrad.experiments.race.record import page, record
+    from natgrad.lab._run import Request, run, unexpected
+    from natgrad.lab._store.folder import RunFolder
+
     preset: Preset = "paper" if options.full else "smoke" if options.smoke else "quick"
     size = {"paper": ("--full",), "smoke": ("--smoke",), "quick": ()}[preset]
     request = Request(RACE, preset, RACE.presets[preset], ("natgrad", "bench", *size))

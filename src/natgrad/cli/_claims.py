@@ -10,7 +10,7 @@ from rich.text import Text
 from natgrad.lab._formats import duration, measured, required, verdict
 from natgrad.lab.failures import Failure
 
-_STYLES = {"holds": "green", "departs": "yellow", "unjudged": "dim", "fails": "bold red"}
+_STYLES = {"holds": "green", "refutes": "yellow", "unjudged": "dim", "fails": "bold red"}
 _SHOWN = 20  # failures in the table; the rest are in failures.json
 
 
@@ -34,11 +34,11 @@ def print_report(console: Console, report: dict[str, Any]) -> None:
 
 
 def print_failures(console: Console, failures: Sequence[Failure]) -> None:
-    """Print the cells that failed, and why."""
+    """Print the cells that failed, with the reason."""
     table = Table("failed cell", "why", "attempts", box=None, padding=(0, 2, 0, 0))
     for failure in failures[:_SHOWN]:
         name = failure.label or failure.function
         table.add_row(Text(name), Text(f"{failure.kind}: {failure.message}"), str(failure.attempts))
     console.print(table)
     if len(failures) > _SHOWN:
-        console.print(f"and {len(failures) - _SHOWN} more; failures.json has them all.")
+        console.print(f"and {len(failures) - _SHOWN} more; failures.json lists them all.")

@@ -8,8 +8,6 @@ import tyro
 
 from natgrad.errors import InvalidInputError
 from natgrad.experiments import load
-from natgrad.lab._formats import size
-from natgrad.lab._store.cleaning import leftovers, remove
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,15 +19,18 @@ def clean(
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="[DIR]")] = Path("runs"),
     yes: bool = False,
 ) -> int:
-    """List what a folder of results can do without, and remove it if asked.
+    """List files in a folder of results that are no longer needed, and remove them if asked.
 
-    That is: what interrupted processes were writing, files that failed their checksum and were set
-    aside, and results that a newer one of the same config replaces.
+    These are unfinished files of interrupted processes, files that failed their checksum and were
+    set aside, and results that a newer one of the same config replaces.
 
     Args:
-        folder: Where `natgrad reproduce` has left its results.
-        yes: Remove what is listed.
+        folder: The folder that `natgrad reproduce` wrote.
+        yes: Remove the listed files.
     """
+    from natgrad.lab._formats import size
+    from natgrad.lab._store.cleaning import leftovers, remove
+
     if not folder.is_dir():
         raise InvalidInputError(f"there is no folder {folder}; natgrad reproduce makes one.")
     load()

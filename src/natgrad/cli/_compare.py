@@ -18,10 +18,10 @@ from natgrad.lab.report import write_report
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Running):
-    """Compare separators of your own table: EGD at each depth, NGD, and where they tend."""
+    """Compare separators of your own table: EGD at each depth, NGD, and their limits."""
 
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """A table with a header, CSV or Parquet; features are its columns of numbers."""
+    """A table with a header, CSV or Parquet; its columns of numbers are the features."""
     label: Annotated[str, tyro.conf.arg(metavar="COL")]
     """The column of labels."""
     test: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -29,7 +29,7 @@ class Options(Running):
     unlabelled: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A table of inputs without labels, for the population Fisher."""
     classes: tuple[str, str] | None = None
-    """Two labels to tell apart, if there are more; the second counts as +1."""
+    """The two labels to separate, if there are more; the second is +1."""
     choices: Choices = field(default_factory=Choices)
 
 

@@ -16,13 +16,13 @@ from natgrad.lab.report import write_report
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Running):
-    """Complete a table of (row, column, value), and judge the predictions."""
+    """Complete a matrix given as a table of (row, column, value), and test the predictions."""
 
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
     """CSV or Parquet: one observed entry a line."""
     table: TableOptions = field(default_factory=TableOptions)
     preset: Preset = "quick"
-    """How many depths and scales to choose from."""
+    """How many depths and scales to try."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""What commands print: answers to standard output, everything else to standard error."""
+"""Output of commands: results to standard output, everything else to standard error."""
 
 import json
 import sys

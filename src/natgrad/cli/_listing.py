@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def list_figures(json: bool = False) -> int:
-    """Show the figures, what each shows, and the expected minutes of its presets on two cores.
+    """Show the figures, the minutes each preset takes on two cores, and what each figure shows.
 
     Args:
         json: Print a list of objects instead of a table.
@@ -29,11 +29,17 @@ def list_figures(json: bool = False) -> int:
     if json:
         print(to_json([_entry(experiment) for experiment in known]))
         return 0
-    table = Table("figure", "shows", *(f"{preset}, min" for preset in PRESETS), box=None)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("figure", no_wrap=True)
+    for preset in PRESETS:
+        table.add_column(preset, justify="right", no_wrap=True)
+    table.add_column("shows")
     for experiment in known:
         minutes = (f"{experiment.minutes[preset]:g}" for preset in PRESETS)
-        table.add_row(experiment.name, f"{experiment.title} ({experiment.source})", *minutes)
-    Console(highlight=False, markup=False).print(table)
+        table.add_row(experiment.name, *minutes, experiment.title)
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    console.print(f"\n{', '.join(PRESETS)}: minutes on two cores.")
     return 0
 
 

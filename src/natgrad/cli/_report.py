@@ -6,8 +6,6 @@ from typing import Annotated
 
 import tyro
 
-from natgrad.lab.report import write_report
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
@@ -20,7 +18,9 @@ def report(
     """Gather all results below a folder in one HTML page that needs no network.
 
     Args:
-        folder: Where `natgrad reproduce` has left its results.
+        folder: The folder that `natgrad reproduce` wrote.
     """
+    from natgrad.lab.report import write_report
+
     print(write_report(folder))
     return 0

@@ -1,5 +1,6 @@
 """natgrad reproduce."""
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
 from typing import Annotated, Any
@@ -12,11 +13,9 @@ from natgrad.cli._console import complain, to_json
 from natgrad.cli._running import MakeSweeper, Running, report_failures, with_engine
 from natgrad.errors import InvalidInputError
 from natgrad.experiments import load
-from natgrad.lab._run import Request, run, unexpected
-from natgrad.lab.experiment import PRESETS, Preset
+from natgrad.lab.experiment import PRESETS, Experiment, Preset
 from natgrad.lab.failures import CellsFailedError, Failure
-from natgrad.lab.registry import experiment, experiments
-from natgrad.lab.report import write_report
+from natgrad.lab.registry import experiment, names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,47 +33,77 @@ class Options(Running):
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
     load()
-    options, requests = parse(arguments)
-    return with_engine(options, lambda sweeper: execute(options, requests, sweeper))
+    options, chosen = parse(arguments)
+    return with_engine(options, lambda sweeper: execute(options, chosen, sweeper))
 
 
-def parse(arguments: Sequence[str]) -> tuple[Options, list[Request]]:
-    """Return how to run, and what: with one figure, the fields of its config are options too."""
-    names, rest = _split(arguments)
-    chosen = [experiment(name) for name in names] or experiments()
-    ordered = [*names, *rest]
-    settings: dict[str, Any] = {"prog": "natgrad reproduce", "args": ordered}
-    markers = (tyro.conf.OmitArgPrefixes,)
-    if len(names) != 1:
-        try:
-            options = tyro.cli(Options, description=_ABOUT, config=markers, **settings)
-        except SystemExit as stop:
-            if stop.code:
-                complain("the options of a figure's config are accepted when one FIGURE is named.")
-            raise
-        chosen = [experiment(name) for name in options.figures] or chosen
-        return options, [Request(e, options.preset, e.presets[options.preset]) for e in chosen]
-    (one,) = chosen
-    preset = one.presets[_preset(rest)]
-    both = make_dataclass(
-        "Arguments",
-        [
-            ("options", Options, field(default=Options())),
-            ("config", type(preset), field(default=preset)),
-        ],
-    )
-    about = f"{_ABOUT}\n\n{one.name}: {one.title}. {one.source}."
-    found: Any = tyro.cli(both, description=about, config=markers, **settings)
-    return found.options, [Request(one, found.options.preset, found.config)]
+def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any], Any]]]:
+    """Return how to run, and the figures with their configs.
+
+    With one figure, the fields of its config are options too.
+    """
+    preset, rest = _take_preset(arguments)
+    leading, rest = _take_figures(rest)
+    one = experiment(leading[0]) if len(leading) == 1 else None
+    about = "Compute figures, judge their claims, save everything."
+    fields: list[Any] = [("run", Options, field(default=Options(preset=preset)))]
+    if one is not None:
+        about += f"\n\n{one.name}: {one.title}. {one.source}."
+        config: Any = one.presets[preset]
+        fields.append(("figure", type(config), field(default=config)))
+    try:
+        found: Any = tyro.cli(
+            make_dataclass("Arguments", fields),
+            prog="natgrad reproduce",
+            description=about,
+            args=[*leading, *rest],
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
+    except SystemExit as stop:
+        if stop.code and one is None:
+            complain("the options of a figure's config are accepted when one FIGURE is named.")
+        raise
+    if one is not None:
+        return found.run, [(one, found.figure)]
+    chosen = [experiment(name) for name in found.run.figures or names()]
+    return found.run, [(each, each.presets[preset]) for each in chosen]
 
 
-def execute(options: Options, requests: Sequence[Request], sweeper: MakeSweeper) -> int:
-    """Run the requests, print what came out, and return the exit code."""
+def _take_preset(arguments: Sequence[str]) -> tuple[Preset, list[str]]:
+    """Return the preset, whose config gives the other options their defaults, and the others."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", nargs="?", default=Options.preset, const="")
+    found, rest = parser.parse_known_args(arguments)
+    for preset in PRESETS:
+        if found.preset == preset:
+            return preset, rest
+    raise InvalidInputError(f"--preset is one of {', '.join(PRESETS)}, not {found.preset!r}.")
+
+
+def _take_figures(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the figures' names, which may stand anywhere, and the other arguments."""
+    known = set(names())
+    leading: list[str] = []
+    rest: list[str] = []
+    for argument in arguments:
+        first = not rest and not argument.startswith("-")
+        (leading if first or argument in known else rest).append(argument)
+    return list(dict.fromkeys(leading)), rest
+
+
+def execute(
+    options: Options, chosen: Sequence[tuple[Experiment[Any], Any]], sweeper: MakeSweeper
+) -> int:
+    """Run the figures, print the results, and return the exit code."""
+    from natgrad.lab._run import Request, run, unexpected
+    from natgrad.lab.report import write_report
+
     reports: list[dict[str, Any]] = []
     failures: list[Failure] = []
     console = Console(highlight=False, stderr=options.json)
-    for request in requests:
+    for each, config in chosen:
         try:
+            request = Request(each, options.preset, config)
             reports.append(run(request, options.out, sweeper()))
         except CellsFailedError as error:
             failures += error.failures
@@ -88,30 +117,3 @@ def execute(options: Options, requests: Sequence[Request], sweeper: MakeSweeper)
     if failures:
         return report_failures(failures)
     return 1 if any(unexpected(report) for report in reports) else 0
-
-
-_ABOUT = "Compute figures, judge their claims, save everything."
-
-
-def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the figures' names, which may stand anywhere, and the other arguments."""
-    known = {e.name for e in experiments()}
-    names: list[str] = []
-    rest: list[str] = []
-    for argument in arguments:
-        leading = not rest and not argument.startswith("-")
-        (names if leading or argument in known else rest).append(argument)
-    return list(dict.fromkeys(names)), rest
-
-
-def _preset(arguments: Sequence[str]) -> Preset:
-    """Return the preset among arguments: its config is needed before all can be parsed."""
-    for position, argument in enumerate(arguments):
-        flag, _, value = argument.partition("=")
-        if flag == "--preset":
-            value = value or next(iter(arguments[position + 1 :]), "")
-            for preset in PRESETS:
-                if value == preset:
-                    return preset
-            raise InvalidInputError(f"--preset is one of {', '.join(PRESETS)}, not {value!r}.")
-    return Options().preset

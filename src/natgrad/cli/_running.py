@@ -1,21 +1,21 @@
-"""What every command that computes has in common: where cells run, and how it ends."""
+"""Options and exit codes shared by all commands that compute."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import tyro
 from rich.console import Console
 
 from natgrad.cli._claims import print_failures
 from natgrad.cli._console import complain
-from natgrad.lab._progress import Reporter
-from natgrad.lab._store.store import Store
-from natgrad.lab._sweep import Sweeper, check_timeout
-from natgrad.lab.engines import start_engine
 from natgrad.lab.failures import CellsFailedError, Failure
 
-MakeSweeper = Callable[[], Sweeper]
+if TYPE_CHECKING:
+    from natgrad.lab.sweep import Sweeper
+
+MakeSweeper = Callable[[], "Sweeper"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,22 +26,27 @@ class Running:
     """Folder for results and for the store of finished cells."""
     engine: Literal["local", "serial", "dask"] = "local"
     """Where cells run: in processes here, in this process, or on a Dask cluster."""
-    workers: int | None = None
+    workers: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Number of processes; by default one for each core."""
-    scheduler: str | None = None
+    scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """Address of a running Dask scheduler, such as tcp://host:8786; without it, dask starts one."""
-    timeout: float | None = None
+    timeout: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
     """Seconds after which a cell is stopped and counts as failed; by default never."""
     fresh: bool = False
-    """Compute every cell again, also those in the store."""
+    """Compute every cell again, including stored ones."""
     quiet: bool = False
     """Show no progress."""
     json: bool = False
-    """Print a summary for machines, alone, to standard output."""
+    """Print only a summary for machines to standard output."""
 
 
 def with_engine(options: Running, work: Callable[[MakeSweeper], int]) -> int:
     """Start the engine, do the work with its sweepers, and return the exit code."""
+    # Imported here: mistyped options must not wait for torch.
+    from natgrad.lab.engines import start_engine
+    from natgrad.lab.engines._base import check_timeout
+    from natgrad.lab.sweep import Reporter, Store, Sweeper
+
     check_timeout(options.timeout)  # before anything is started
     try:
         with start_engine(
@@ -61,7 +66,7 @@ def with_engine(options: Running, work: Callable[[MakeSweeper], int]) -> int:
     except KeyboardInterrupt:
         complain(
             f"interrupted. Finished cells are kept in {options.out / 'store'}; the same command "
-            "goes on from there."
+            "continues from there."
         )
         return 130
 

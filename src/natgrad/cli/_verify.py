@@ -5,11 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
-from rich.markup import escape
 
 from natgrad.cli._console import complain, to_json
-from natgrad.verify import check, identities
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,6 +23,11 @@ def verify(json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None) -
     if json is not None and (not json.parent.is_dir() or json.is_dir()):
         problem = "it is a folder" if json.is_dir() else f"there is no folder {json.parent}"
         return complain(f"cannot write {json}: {problem}.")
+    from rich.console import Console
+    from rich.markup import escape
+
+    from natgrad.verify import check, identities
+
     console = Console(highlight=False)
     outcomes = []
     with console.status("verifying") as status:

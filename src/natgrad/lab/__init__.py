@@ -1,1 +1,19 @@
-"""From a config to a figure: cells, sweeps, engines, store, claims, report; no mathematics."""
+"""The laboratory: from a config to a figure, its numbers and a page. It knows no mathematics.
+
+In the order of a run:
+
+1. `experiment` says what a figure is: configs by preset, a computation, claims, a drawing.
+   `registry` finds it by name.
+2. `cell` is one unit of work: a pure function of a config.
+3. `sweep` runs cells on an engine of `engines` (this process, other processes, a Dask cluster),
+   reuses stored results, and collects `failures`.
+4. `arrays` holds what the figure needs, by name and axis.
+5. `claim` compares computed numbers with the bounds of statements.
+6. `figures` gives all drawings one look.
+7. `report` gathers the results of all runs in one HTML page.
+
+Private: `_run` performs these steps, `_store` keeps their files, `_progress` shows how far they
+are, `_environment` records where they ran, and `_formats` writes numbers for people.
+"""
+
+__all__: list[str] = []  # import the modules themselves

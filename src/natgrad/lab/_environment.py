@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("natgrad", "torch", "numpy", "scipy", "matplotlib")
-_PATIENCE = 120.0  # seconds for git, on a slow network disk or a machine at work on other things
+_PATIENCE = 120.0  # seconds for git, on a slow network disk or a busy machine
 
 
 def environment() -> dict[str, Any]:
     """Return versions, torch's threads in this process, processor, cores and platform.
 
-    `cores` counts those this process may use; a batch system often grants fewer than there are.
+    `cores` counts those that this process may use; a batch system often grants fewer than exist.
 
     Example:
         >>> sorted(environment())[:4]
@@ -33,12 +33,11 @@ def environment() -> dict[str, Any]:
 
 
 def revision(source: Path = Path(__file__).parents[1]) -> str | None:
-    """Return the git revision of the package's sources, or None where git knows none.
+    """Return the git revision of the package's sources, or None if there is none.
 
-    "+changes" follows it when the sources differ from that revision. A package that is merely
-    installed inside somebody's repository has no revision of its own: its files must be tracked.
-    Where git knows and does not say, "unknown" and the reason stand in its place: a machine too
-    busy for git to answer is no package without a revision.
+    "+changes" follows it when the sources differ from that revision. The package's files must be
+    tracked: a package installed inside another repository has no revision. If git does not answer
+    in time, the result is "unknown" with the reason, which differs from having no revision.
     """
     try:
         tracked = _git(source, "ls-files", "--error-unmatch", "__init__.py")
@@ -77,7 +76,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 def _version(package: str) -> str | None:
     try:
         return version(package)
-    except PackageNotFoundError:  # used from its sources, without having been installed
+    except PackageNotFoundError:  # used from its sources, not installed
         return None
 
 

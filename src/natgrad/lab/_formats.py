@@ -1,4 +1,4 @@
-"""Numbers, bounds, verdicts and durations as people read them."""
+"""Numbers, bounds, verdicts and durations as text for people."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _RELATIONS = {"<=": "≤", ">=": "≥", "<": "<", ">": ">"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim: a word for the style, words for people, a rank to sort by."""
+    """The verdict on a claim: a word for the style, words for people, a rank to sort by."""
 
     kind: str
     words: str
@@ -19,28 +19,28 @@ class Verdict:
 
 
 FAILS = Verdict("fails", "FAILS", 0)
-HOLDS_AFTER_ALL = Verdict("fails", "FAILS: holds, though documented as a departure", 0)
-DEPARTS = Verdict("departs", "departs as documented", 1)
+HOLDS_AFTER_ALL = Verdict("fails", "FAILS: holds, but is documented as refuted", 0)
+REFUTES = Verdict("refutes", "refutes the paper (documented)", 1)
 UNJUDGED = Verdict("unjudged", "not judged at this preset", 2)
 HOLDS = Verdict("holds", "holds", 3)
 
 
 def verdict(holds: bool | None, expected: bool) -> Verdict:
-    """Return the verdict on a claim; it fails when `holds` is not what was expected.
+    """Return the verdict on a claim. It fails when `holds` differs from `expected`.
 
     Example:
         >>> verdict(False, expected=False).words
-        'departs as documented'
+        'refutes the paper (documented)'
     """
     if holds is None:
         return UNJUDGED
     if holds == expected:
-        return HOLDS if holds else DEPARTS
+        return HOLDS if holds else REFUTES
     return HOLDS_AFTER_ALL if holds else FAILS
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number with few digits, and powers of ten as they are printed.
+    """Return a number with few digits, and powers of ten as in print.
 
     Example:
         >>> number(-0.00000123456), number(0.8734561), number(1500000), number(None)
@@ -59,7 +59,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def measured(claim: dict[str, Any]) -> str:
-    """Return the number of a claim with its spread over seeds.
+    """Return the measured number of a claim, with its spread over seeds.
 
     Example:
         >>> measured({"value": 0.8734, "sd": 0.0123, "n": 5}).replace("\N{NO-BREAK SPACE}", " ")
@@ -88,7 +88,7 @@ def required(claim: dict[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it.
+    """Return a time in words that people use.
 
     Example:
         >>> duration(0.513), duration(42.4), duration(200), duration(7500)
@@ -105,7 +105,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as people say it.
+    """Return a number of bytes in the unit that people use.
 
     Example:
         >>> size(830), size(12345), size(2500000)

@@ -1,6 +1,6 @@
-"""How far a sweep is: a bar on a terminal, a line now and then elsewhere, nothing if quiet.
+"""Progress of a sweep: a bar on a terminal, occasional lines elsewhere, nothing if quiet.
 
-All of it goes to standard error; standard output is for results.
+It goes to standard error; standard output is for results.
 """
 
 import time
@@ -13,12 +13,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from natgrad.lab._formats import duration
 
-_FIRST, _EVERY = 10.0, 30.0  # seconds until the first line in between, and between lines
+_FIRST, _EVERY = 10.0, 30.0  # seconds until the first line, and between later lines
 
 
 @dataclass
 class Tally:
-    """Counts of a sweep under way.
+    """Counts of a running sweep.
 
     Example:
         >>> tally = Tally(total=8, reused=4, done=6, elapsed=10.0)
@@ -36,12 +36,12 @@ class Tally:
 
     @property
     def ended(self) -> int:
-        """Return how many cells need no more work."""
+        """Return how many cells have ended."""
         return self.done + self.failed
 
     @property
     def remaining(self) -> float | None:
-        """Return the seconds to come, judged by those computed so far; None before the first."""
+        """Return the estimated seconds left; None before the first cell has been computed."""
         computed = self.ended - self.reused
         if self.ended == self.total:
             return 0.0
@@ -58,11 +58,11 @@ class Tally:
 
 
 class Reporter:
-    """Show sweeps as they go.
+    """Show the progress of sweeps.
 
     Args:
         quiet: Show nothing.
-        console: Where to; by default standard error.
+        console: Where to show it; by default standard error.
 
     Example:
         >>> import sys
@@ -92,21 +92,21 @@ class Reporter:
 
 
 class Display:
-    """A sweep that nobody watches; its clock still runs."""
+    """A sweep that shows nothing; its clock still runs."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
         self._begin = time.monotonic()
 
     def update(self) -> None:
-        """Take note that the tally has changed."""
+        """Record that the tally has changed."""
         self.tally.elapsed = time.monotonic() - self._begin
 
     def say(self, text: str) -> None:
         """Show a sentence about the sweep."""
 
     def finish(self) -> None:
-        """Take note that the sweep has ended, well or not."""
+        """Record that the sweep has ended, well or not."""
         self.update()
 
 
@@ -143,7 +143,7 @@ class Bar(Display):
 
 
 class Lines(Display):
-    """A line now and then, for logs."""
+    """Occasional lines, for logs."""
 
     def __init__(self, title: str, tally: Tally, console: Console) -> None:
         super().__init__(tally)

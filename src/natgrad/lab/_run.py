@@ -9,9 +9,9 @@ from typing import Any
 from natgrad.lab import figures
 from natgrad.lab._environment import environment, revision
 from natgrad.lab._store.folder import RunFolder
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.experiment import Experiment
 from natgrad.lab.failures import CellsFailedError
+from natgrad.lab.sweep import Sweeper
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Request:
     Attributes:
         experiment: The figure.
         preset: The preset that `config` was made from.
-        config: The preset's config, perhaps with some fields changed.
-        command: What was typed, where that is not `natgrad reproduce`.
+        config: The preset's config, possibly with changed fields.
+        command: The command as typed; empty for `natgrad reproduce`.
     """
 
     experiment: Experiment[Any]
@@ -32,7 +32,7 @@ class Request:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the fields that differ from the preset's."""
+        """Return the fields that differ from the preset."""
         plain: Any = self.experiment.presets[self.preset]  # type: ignore[index]
         names = (field.name for field in dataclasses.fields(plain))
         return {
@@ -43,12 +43,12 @@ class Request:
 
 
 def run(request: Request, out: Path, sweep: Sweeper) -> dict[str, Any]:
-    """Compute a figure, leave its files below `out`, and return its report.
+    """Compute a figure, write its files below `out`, and return its report.
 
-    Claims are judged only at an unchanged preset: their bounds were set for its sizes.
+    Claims are judged only at an unchanged preset: their bounds were chosen for its sizes.
 
     Raises:
-        CellsFailedError: If cells failed; `failures.json` then lies beside the older result.
+        CellsFailedError: If cells failed; `failures.json` is then written beside the older result.
     """
     experiment, config = request.experiment, request.config
     folder = RunFolder(out / experiment.folder)

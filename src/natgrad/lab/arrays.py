@@ -1,4 +1,4 @@
-"""The arrays behind a figure: named axes, coordinates, one file without pickle, CSV for others."""
+"""The arrays behind a figure: named axes, coordinates, one file without pickle, and CSV."""
 
 import csv
 import io
@@ -6,13 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-from safetensors import safe_open
-from safetensors.numpy import save_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from natgrad._checks import dense, describe, instance, nearest
 from natgrad._checks import path as as_path
@@ -20,16 +14,22 @@ from natgrad._checksum import DTYPES, checksum, raw, verify
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.lab.failures import StoreError
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["Arrays", "Coordinate"]
+
 _FORMAT = "natgrad arrays 2"
 _WITHOUT_CHECKSUM = "natgrad arrays 1"  # what natgrad 0.1 wrote
 
-Coordinate = Sequence[str] | Sequence[int] | Sequence[float] | npt.NDArray[Any]
+Coordinate: TypeAlias = "Sequence[str] | Sequence[int] | Sequence[float] | npt.NDArray[Any]"
 
 
 class Arrays:
     """Arrays by name; each axis has a name, and may have coordinates.
 
     Example:
+        >>> import numpy as np
         >>> arrays = Arrays(n=[250, 500], method=["EGD", "NGD"])
         >>> arrays.add("accuracy", np.array([[0.6, 0.6], [0.7, 0.65]]), "n", "method")
         >>> arrays["accuracy"][1, 0]
@@ -49,12 +49,12 @@ class Arrays:
         self.dims: dict[str, tuple[str, ...]] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
 
-    def add(self, name: str, values: npt.ArrayLike, *dims: str) -> None:
-        """Keep an array under a name, one name of an axis for each of its axes.
+    def add(self, name: str, values: "npt.ArrayLike", *dims: str) -> None:
+        """Keep an array under a name, with one name for each of its axes.
 
         Raises:
             ShapeError: If axes and names do not match.
-            DtypeError: If the values are no real numbers or booleans, or a name is no text.
+            DtypeError: If the values are not real numbers or booleans, or a name is not a string.
         """
         for text in (name, *dims):
             instance(text, "the name of an array or an axis", str)
@@ -63,7 +63,7 @@ class Arrays:
             raise DtypeError(f"{name} must hold real numbers or booleans, not {array.dtype}.")
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         if array.ndim != len(dims):
-            raise ShapeError(f"{name} has {array.ndim} axes, but {len(dims)} names came: {dims}.")
+            raise ShapeError(f"{name} has {array.ndim} axes, but got {len(dims)} names: {dims}.")
         for dim, size in zip(dims, array.shape, strict=True):
             known = self.coordinates.get(dim)
             if known is not None and len(known) != size:
@@ -72,7 +72,7 @@ class Arrays:
                 )
         self._values[name], self.dims[name] = array, dims
 
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+    def __getitem__(self, name: str) -> "npt.NDArray[Any]":
         if not isinstance(name, str) or name not in self._values:
             raise InvalidInputError(
                 f"there is no array {describe(name)}. {nearest(str(name), self._values)}"
@@ -80,19 +80,22 @@ class Arrays:
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._values))  # as in a file, whatever came first
+        return iter(sorted(self._values))  # as in a file, in whichever order they were added
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._values
 
     def save(self, path: Path) -> None:
-        """Write one safetensors file; `load` gives it back bit for bit.
+        """Write one safetensors file; `load` reads it back bit for bit.
 
         Equal arrays make equal files, in whichever order they were added.
 
         Raises:
             StoreError: If the file cannot be written.
         """
+        import numpy as np
+        from safetensors.numpy import save_file
+
         path = as_path(path, "the path")
         header = {"format": _FORMAT, "coordinates": self.coordinates, "dims": self.dims}
         tensors = {name: np.asarray(self[name], order="C") for name in self}
@@ -108,12 +111,13 @@ class Arrays:
     def load(cls, path: Path) -> "Arrays":
         """Read a file that `save` wrote.
 
-        Files of natgrad 0.1 have no checksum and are read without one; all others must match
-        theirs.
+        Files of natgrad 0.1 have no checksum. All others must match theirs.
 
         Raises:
-            InvalidInputError: If the file is no such file, or a bit of it has changed.
+            InvalidInputError: If `save` did not write the file, or a bit of it has changed.
         """
+        from safetensors import safe_open
+
         path = as_path(path, "the path")
         try:
             with safe_open(str(path), framework="numpy") as file:
@@ -130,7 +134,7 @@ class Arrays:
         return arrays
 
     def csv(self, name: str) -> str:
-        """Return one array as text, a line for each element, after the coordinates of its axes."""
+        """Return one array as text: a line per element, which starts with its coordinates."""
         values, dims = self[name], self.dims[name]
         axes = [
             self.coordinates.get(dim, range(size))
@@ -144,7 +148,10 @@ class Arrays:
         return text.getvalue()
 
 
-def _array(name: str, values: Any) -> npt.NDArray[Any]:
+def _array(name: str, values: Any) -> "npt.NDArray[Any]":
+    import numpy as np
+    from torch import Tensor
+
     try:
         if isinstance(values, Tensor):
             values = dense(values, name).detach().cpu().numpy()
@@ -157,7 +164,7 @@ def _coordinate(name: str, values: Any) -> list[Any]:
     array = _array(f"the coordinates of {name}", values)
     if array.ndim != 1 or array.dtype.kind not in "biufU":
         raise DtypeError(
-            f"the coordinates of {name} must be numbers or texts, in a sequence, but are "
+            f"the coordinates of {name} must be a sequence of numbers or strings, but are "
             f"{describe(values)}."
         )
     return list(array.tolist())

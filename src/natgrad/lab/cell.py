@@ -1,4 +1,4 @@
-"""A cell: a pure function of a config, named so that any process can find it again."""
+"""A cell: a pure function of a config, with a name by which any process can import it."""
 
 import dataclasses
 import json
@@ -7,14 +7,17 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from natgrad._checks import describe
 from natgrad.errors import InvalidInputError
 
-Result = Mapping[str, npt.NDArray[Any]]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["Cell", "Result", "canonical", "find"]
+
+Result = Mapping[str, "npt.NDArray[Any]"]
 """What a cell returns: arrays by name."""
 
 
@@ -27,11 +30,10 @@ class Cell:
             name. It must depend on nothing else: same config, same bits.
         config: A frozen dataclass of numbers, strings, booleans, None, tuples of these, and other
             such dataclasses.
-        label: A few words for people: progress, failures.
-        data: What the function takes as its second argument, if it is not None: arrays too large
-            for a config, such as a table in memory. It travels with the cell to whichever process
-            runs it. The config must name it by its contents, as by a hash: it is by the config
-            that results are told apart.
+        label: A few words for people, shown in progress and failures.
+        data: If not None, the function's second argument: arrays too large for a config, such as a
+            table in memory. It is sent with the cell to the process that runs it. The config must
+            identify it by its contents, for instance by a hash: results are stored by config.
 
     Example:
         >>> import numpy as np
@@ -53,28 +55,36 @@ class Cell:
     def name(self) -> str:
         """Return `module:function`, by which workers import it."""
         module = self.function.__module__
-        if module == "__main__":  # run by python -m: workers know it by its real name
+        if module == "__main__":  # run by python -m: workers import it by its real name
             spec = getattr(sys.modules["__main__"], "__spec__", None)
             module = spec.name if spec else module
         return f"{module}:{self.function.__qualname__}"
 
     def run(self) -> Result:
-        """Return what the function makes of the config, and of the data if there are any."""
+        """Return the function's result for the config, and for the data if there are any."""
         return self.function(self.config, *(() if self.data is None else (self.data,)))
 
 
 def canonical(config: Any) -> str:
-    """Return the one JSON text of a config: sorted keys, floats by their shortest exact digits.
+    """Return the canonical JSON text of a config: sorted keys, floats with shortest exact digits.
 
     Raises:
-        InvalidInputError: If it is no dataclass, or holds what has no such text.
+        InvalidInputError: If it is not a dataclass, or holds a value of another type.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Fit:
+        ...     seed: int = 0
+        ...     depths: tuple[int, ...] = (1, 4)
+        >>> canonical(Fit())
+        '{"depths":[1,4],"seed":0}'
     """
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         raise InvalidInputError(f"a config is an instance of a dataclass, not {describe(config)}.")
     try:
         return json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except RecursionError as error:
-        raise InvalidInputError("a config is nested too deeply to have a text.") from error
+        raise InvalidInputError("a config is nested too deeply.") from error
 
 
 def _plain(value: Any) -> Any:
@@ -93,10 +103,14 @@ def _plain(value: Any) -> Any:
 
 
 def find(name: str) -> Callable[..., Result]:
-    """Return the function that `Cell.name` names.
+    """Return the function with this `Cell.name`.
 
     Raises:
         InvalidInputError: If there is none.
+
+    Example:
+        >>> find("natgrad.lab.cell:canonical").__name__
+        'canonical'
     """
     try:
         module, _, function = name.partition(":")

@@ -1,15 +1,17 @@
-"""Claims: a sentence, the number computed for it, and the bound that makes it true."""
+"""Claims: a statement, the number computed for it, and the bound that the number must meet."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from natgrad._checks import choice, describe, instance
 from natgrad.errors import DtypeError, InvalidInputError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["Claim", "Relation", "finite", "over_seeds"]
 
 Relation = Literal["<=", ">=", "<", ">", "within"]
 
@@ -22,13 +24,13 @@ class Claim:
         id: Short name, unique within the figure.
         statement: The sentence.
         source: Where the paper says it, or "natgrad" for what we found.
-        value: The number computed; NaN where there is none.
+        value: The computed number; NaN if there is none.
         relation: How `value` relates to `bound` when the claim holds.
         bound: A number; for "within", the pair (low, high).
         sd: Standard deviation over seeds.
         n: Number of seeds behind `value`.
-        presets: Where the claim is judged; elsewhere the sizes are too small to tell.
-        expected: False for a statement of the paper that we refute.
+        presets: Presets at which the claim is judged; at others the sizes are too small to tell.
+        expected: False for a statement of the paper that we refute (documented).
 
     Example:
         >>> claim = Claim(
@@ -59,20 +61,20 @@ class Claim:
             _require_real(value, self.id)
         presets = instance(self.presets, f"presets of claim {self.id}", tuple)
         if not all(isinstance(preset, str) for preset in presets):
-            raise DtypeError(f"claim {self.id}: presets are names, not {describe(presets)}.")
+            raise DtypeError(f"claim {self.id}: presets must be names, not {describe(presets)}.")
         if (self.relation == "within") != isinstance(self.bound, tuple):
             raise InvalidInputError(
                 f"claim {self.id}: 'within' takes a pair (low, high) and the other relations one "
-                f"number; {self.relation!r} came with {self.bound!r}."
+                f"number, but {self.relation!r} has the bound {self.bound!r}."
             )
 
     def holds(self, preset: str) -> bool | None:
-        """Return whether the number satisfies the bound; None where the claim is not judged."""
+        """Return whether the number satisfies the bound; None if the preset does not judge it."""
         return self.satisfied if preset in self.presets else None
 
     @property
     def satisfied(self) -> bool:
-        """Return whether the number satisfies the bound, judged or not; never for NaN."""
+        """Return whether the number satisfies the bound, at any preset; NaN never does."""
         if math.isnan(self.value):
             return False
         if isinstance(self.bound, tuple):
@@ -85,7 +87,7 @@ class Claim:
         }[self.relation]
 
     def as_expected(self, preset: str) -> bool:
-        """Return whether the verdict is the expected one, or there is none."""
+        """Return whether the verdict is the expected one; True if the preset does not judge it."""
         return self.holds(preset) in (None, self.expected)
 
     def to_json(self, preset: str) -> dict[str, Any]:
@@ -106,33 +108,35 @@ class Claim:
 
 
 def _require_real(value: Any, claim: str) -> None:
-    """Raise unless a value is one real number, NaN and infinities among them."""
+    """Raise unless a value is one real number; NaN and infinities count as numbers."""
     try:
         if not isinstance(value, str | bytes):
             float(value)
             return
     except (TypeError, ValueError, OverflowError, RuntimeError, NotImplementedError):
         pass
-    raise DtypeError(f"claim {claim}: numbers are needed, but {describe(value)} came.")
+    raise DtypeError(f"claim {claim}: expected a number, but got {describe(value)}.")
 
 
 def over_seeds(
-    values: Sequence[float] | npt.NDArray[Any],
+    values: "Sequence[float] | npt.NDArray[Any]",
     statistic: Literal["mean", "median", "min", "max"] = "mean",
 ) -> dict[str, Any]:
-    """Return `value`, `sd` and `n` of one number a seed, to pass on to `Claim`.
+    """Return `value`, `sd` and `n` of one number per seed, as arguments for `Claim`.
 
     Example:
         >>> over_seeds([1.0, 2.0, 3.0])
         {'value': 2.0, 'sd': 1.0, 'n': 3}
     """
+    import numpy as np
+
     choice(statistic, "statistic", ("mean", "median", "min", "max"))
     try:
         if np.iscomplexobj(values):
             raise TypeError("complex numbers")
         array = np.asarray(values, dtype=np.float64).ravel()
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise DtypeError(f"one number a seed is needed, but {describe(values)} came.") from error
+        raise DtypeError(f"expected one number per seed, but got {describe(values)}.") from error
     if array.size == 0:
         return {"value": math.nan, "sd": None, "n": 0}
     value = float(getattr(np, statistic)(array))
@@ -141,5 +145,10 @@ def over_seeds(
 
 
 def finite(value: float | None) -> float | None:
-    """Return the number, or None in place of NaN and infinities."""
+    """Return the number; None for NaN and infinities.
+
+    Example:
+        >>> finite(0.5), finite(math.nan)
+        (0.5, None)
+    """
     return value if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""What can go wrong in a sweep, as errors with one sentence and as records to keep."""
+"""What can go wrong in the laboratory: errors with one sentence, and records of failed cells."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -6,7 +6,21 @@ from typing import Any, Literal
 
 from natgrad.errors import NatgradError
 
+__all__ = [
+    "CellsFailedError",
+    "Failure",
+    "Kind",
+    "MissingExtraError",
+    "SchedulerError",
+    "StoreError",
+    "WorkerError",
+]
+
 Kind = Literal["exception", "memory", "timeout", "killed"]
+
+
+class MissingExtraError(NatgradError, ImportError):
+    """The laboratory was asked for, but its packages are not installed."""
 
 
 class StoreError(NatgradError, OSError):
@@ -14,25 +28,25 @@ class StoreError(NatgradError, OSError):
 
 
 class SchedulerError(NatgradError, ConnectionError):
-    """A Dask scheduler does not answer, has no workers, or has gone."""
+    """A Dask scheduler does not answer, has no workers, or has ended."""
 
 
 class WorkerError(NatgradError, RuntimeError):
-    """Worker processes do not start, or have other sources than the sweep was begun with."""
+    """Worker processes do not start, or have different sources than the sweep started with."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A cell that gave no result.
+    """A cell without a result.
 
     Attributes:
-        label: The cell's few words for people.
+        label: The cell's label.
         function: `module:function`.
         config: Canonical text of the config.
-        kind: "exception", "timeout", "memory" (Python could not allocate), or "killed" (the
-            process ended without a word: a signal, often the system's for want of memory).
+        kind: "exception", "timeout", "memory" (Python could not allocate), or "killed" (a
+            signal ended the process, often because the system ran out of memory).
         message: One sentence.
-        traceback: The last frames of an exception, else empty.
+        traceback: The last frames of an exception; empty for other kinds.
         attempts: How often the cell was tried.
 
     Example:
@@ -59,7 +73,7 @@ class Failure:
 
 
 class CellsFailedError(NatgradError, RuntimeError):
-    """Some cells of a sweep failed; the others are stored, and a rerun tries only these again.
+    """Some cells of a sweep failed. The others are stored, and a rerun computes only these again.
 
     Example:
         >>> print(CellsFailedError([Failure("seed 3", "m:f", "{}", "timeout", "over 60 s.")], 5))

@@ -1,34 +1,48 @@
-"""One look for all figures: readable in print, for colour-blind readers, the same bytes each time.
+"""One look for all figures: readable in print, for color-blind readers, the same bytes each time.
 
-matplotlib is imported where it is used, without pyplot: no window, no global list of figures.
+matplotlib and numpy are imported where they are used. pyplot is not: it keeps windows and a global
+list of figures.
 """
 
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.lab._store.atomic import write_bytes
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+__all__ = [
+    "INK",
+    "METHODS",
+    "PALETTE",
+    "band",
+    "label_ticks",
+    "legend",
+    "look",
+    "panels",
+    "render",
+    "save",
+    "style",
+]
+
 INK = "#222222"
 """Axes and text."""
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""For series that are no method of the list below: Okabe and Ito's colours, less the yellow."""
+"""Colors for series other than `METHODS`: those of Okabe and Ito, without the yellow."""
 
-# Depth is an order, so its colours are a ramp from light to dark that survives a grey printer;
-# natural gradients are warm, and limits, which do not move, are grey and broken.
+# Depth is an order, so its colors go from light to dark, which a gray printer keeps. Natural
+# gradients are warm. Limits, which do not move, are gray and dashed.
 _LOOKS: dict[str, tuple[str, str, Any]] = {
     "EGD L=1": ("#8CC6DE", "o", "-"),
     "EGD L=2": ("#4A9FD0", "s", "-"),
@@ -44,7 +58,7 @@ _LOOKS: dict[str, tuple[str, str, Any]] = {
     "truth": ("#000000", "", "-"),
 }
 METHODS = tuple(_LOOKS)
-"""The methods that look alike in every figure."""
+"""The methods that have the same look in every figure."""
 
 _RC: dict[str, Any] = {
     "font.size": 8.5,
@@ -90,14 +104,14 @@ _RC: dict[str, Any] = {
     "legend.borderaxespad": 0.3,
     "savefig.facecolor": "white",
     "svg.fonttype": "path",  # no font is needed to read it
-    "svg.hashsalt": "natgrad",  # else names of parts are random
+    "svg.hashsalt": "natgrad",  # without it, names of parts are random
     "pdf.fonttype": 42,  # TrueType: publishers refuse the default
 }
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw inside in the shared look, whatever the reader's own matplotlib settings are.
+    """Draw in the shared look while the block runs, whatever your matplotlib settings are.
 
     Example:
         >>> with style():
@@ -117,7 +131,7 @@ def style() -> Iterator[None]:
 
 
 def look(method: str) -> dict[str, Any]:
-    """Return colour, marker and dashes of a method, the same in every figure.
+    """Return color, marker and dashes of a method, the same in every figure.
 
     Raises:
         InvalidInputError: If the method is none of `METHODS`.
@@ -129,15 +143,15 @@ def look(method: str) -> dict[str, Any]:
     if method not in _LOOKS:
         raise InvalidInputError(
             f"there is no look for {method!r}; there is for {', '.join(METHODS)}. "
-            "For other series take colours from PALETTE."
+            "For other series take colors from PALETTE."
         )
-    colour, marker, dashes = _LOOKS[method]
-    return {"color": colour, "marker": marker, "linestyle": dashes}
+    color, marker, dashes = _LOOKS[method]
+    return {"color": color, "marker": marker, "linestyle": dashes}
 
 
 def panels(
     columns: int = 1, rows: int = 1, *, width: float = 3.3, height: float = 2.7, **options: Any
-) -> tuple["Figure", npt.NDArray[Any]]:
+) -> "tuple[Figure, npt.NDArray[Any]]":
     """Return a figure and its axes in one flat array, left to right, then down.
 
     Args:
@@ -146,6 +160,11 @@ def panels(
         width: Inches of one panel.
         height: Inches of one panel.
         options: For `Figure.subplots`, such as `sharey=True`.
+
+    Example:
+        >>> figure, axes = panels(2, 3)
+        >>> axes.shape
+        (6,)
     """
     from matplotlib.figure import Figure
 
@@ -155,32 +174,47 @@ def panels(
 
 def band(
     axes: "Axes",
-    x: npt.ArrayLike,
-    values: npt.ArrayLike,
+    x: "npt.ArrayLike",
+    values: "npt.ArrayLike",
     *,
-    centre: Literal["mean", "median"] = "mean",
+    center: Literal["mean", "median"] = "mean",
     **options: Any,
 ) -> "Line2D":
-    """Draw a line through the centre of all seeds, and their spread behind it.
+    """Draw a line through the center of all seeds, and their spread behind it.
 
-    The spread is one standard deviation to each side of a mean, and the quartiles around a median,
-    the choice for logarithmic axes. One seed has no spread. A NaN leaves a gap: no seed is dropped
-    in silence.
+    The spread is one standard deviation on each side of a mean. Around a median, the choice for
+    logarithmic axes, it is the quartiles. One seed has no spread. A NaN leaves a gap: no seed is
+    dropped silently.
 
     Args:
         axes: Where to draw.
         x: Positions, of shape `(points,)`.
-        values: A row a seed, of shape `(seeds, points)`.
-        centre: What the line shows.
+        values: One row per seed, of shape `(seeds, points)`.
+        center: What the line shows. The old spelling `centre` warns until version 0.3.
         options: For `Axes.plot`, such as `label="NGD"` or `**look("NGD")`.
+
+    Example:
+        >>> figure, (axes,) = panels()
+        >>> line = band(axes, [1, 2], [[0.6, 0.8], [0.8, 1.0]], label="two seeds")
+        >>> line.get_ydata()
+        array([0.7, 0.9])
     """
+    import numpy as np
+
+    if "centre" in options:
+        warnings.warn(
+            "band takes center; the old spelling centre goes with version 0.3.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        center = options.pop("centre")
     x, values = np.asarray(x), np.asarray(values, dtype=np.float64)
     if values.ndim != 2 or len(values) == 0 or values.shape[1:] != x.shape:
         raise ShapeError(
             f"band takes values of shape (seeds, points) and x of shape (points,), but got "
             f"{values.shape} and {x.shape}."
         )
-    if centre == "mean":
+    if center == "mean":
         middle = values.mean(axis=0)
         spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(middle)
         low, high = middle - spread, middle + spread
@@ -193,13 +227,29 @@ def band(
 
 
 def label_ticks(axis: "Axis", values: Sequence[float]) -> None:
-    """Label these values and no others, in plain digits: for sizes along a logarithmic axis."""
+    """Label only these values, in plain digits: for sizes along a logarithmic axis.
+
+    Example:
+        >>> figure, (axes,) = panels()
+        >>> label_ticks(axes.xaxis, [250, 500])
+        >>> [label.get_text() for label in axes.get_xticklabels()]
+        ['250', '500']
+    """
     axis.set_ticks(values, [f"{value:g}" for value in values])
     axis.set_ticks([], minor=True)
 
 
 def legend(figure: "Figure", columns: int = 4) -> None:
-    """Put one legend below all panels, each label once, where it covers no data."""
+    """Put one legend below all panels, where it covers no data; each label appears once.
+
+    Example:
+        >>> with style():
+        ...     figure, (left, right) = panels(2)
+        ...     lines = [axes.plot([1, 2], label="NGD") for axes in (left, right)]
+        ...     legend(figure)
+        >>> [text.get_text() for text in figure.legends[0].get_texts()]
+        ['NGD']
+    """
     found: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -210,9 +260,14 @@ def legend(figure: "Figure", columns: int = 4) -> None:
 
 
 def render(figure: "Figure") -> dict[str, bytes]:
-    """Return the picture as PNG (200 dots an inch), PDF and SVG, by file name.
+    """Return the picture as PNG (200 dots per inch), PDF and SVG, by file name.
 
-    No date and no random name goes in: the same figure gives the same bytes.
+    It holds no date and no random name: the same figure gives the same bytes.
+
+    Example:
+        >>> figure, (axes,) = panels()
+        >>> render(figure)["figure.png"][1:4]
+        b'PNG'
     """
     undated: dict[str, dict[str, Any]] = {
         "png": {},
@@ -229,10 +284,17 @@ def render(figure: "Figure") -> dict[str, bytes]:
 
 
 def save(figure: "Figure", folder: Path) -> tuple[Path, ...]:
-    """Write `figure.png`, `figure.pdf` and `figure.svg`, each whole or not at all.
+    """Write `figure.png`, `figure.pdf` and `figure.svg`, each completely or not at all.
 
     Raises:
         StoreError: If the folder cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> figure, (axes,) = panels()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [path.name for path in save(figure, Path(folder))]
+        ['figure.png', 'figure.pdf', 'figure.svg']
     """
     files = render(figure)
     for name, data in files.items():

@@ -64,7 +64,7 @@ def _race(
         spent = np.median(curves.spent[:, index, points], axis=0)
         x = spent if by_seconds else curves.examples[index, points] / epoch
         shape = _LOOKS[name] | {"label": labels[name]}
-        figures.band(axes, x, errors, centre="median", **shape)
+        figures.band(axes, x, errors, center="median", **shape)
         if by_seconds:
             _meeting(axes, curves, name)
     axes.set_xscale("log")

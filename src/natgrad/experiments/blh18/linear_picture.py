@@ -75,7 +75,7 @@ def _race(axes: Axes, curves: Curves, test: Any, noise: float, *, by_seconds: bo
         label = LABELS.get(name, name)
         front = 4 if name in (PUBLISHED, BEST) else 3
         shape = LOOKS[name] | {"zorder": front, "label": label}
-        figures.band(axes, x[first:], errors[:, first:], centre="median", **shape)
+        figures.band(axes, x[first:], errors[:, first:], center="median", **shape)
         if name in (PUBLISHED, BEST):
             _arrival(axes, curves, name, by_seconds=by_seconds, noise=noise)
     axes.axhline(noise, color="#6B6B6B", linestyle=(0, (1, 1.5)), linewidth=1.4, zorder=2)

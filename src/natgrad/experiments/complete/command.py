@@ -11,8 +11,8 @@ from natgrad.experiments.complete.experiment import experiment
 from natgrad.experiments.complete.fitting import Centring
 from natgrad.lab._run import Request, run
 from natgrad.lab._store.folder import RunFolder
-from natgrad.lab._sweep import Sweeper
 from natgrad.lab.experiment import Preset
+from natgrad.lab.sweep import Sweeper
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,12 +57,12 @@ def _against_n(axes: Axes, arrays: Arrays) -> None:
 
 def _ranks(axes: Axes, arrays: Arrays) -> None:
     n = arrays.coordinates["n"]
-    band(axes, n, arrays["direct_rank"].T, centre="median", **look("EGD L=1"))
-    band(axes, n, arrays["ngd_rank"][-1].T, centre="median", **_dashed(look("NGD")))
+    band(axes, n, arrays["direct_rank"].T, center="median", **look("EGD L=1"))
+    band(axes, n, arrays["ngd_rank"][-1].T, center="median", **_dashed(look("NGD")))
     for k, depth in enumerate(arrays.coordinates["depth"]):
-        band(axes, n, arrays["egd_rank"][k, 0].T, centre="median", **look(f"EGD L={depth}"))
-    band(axes, n, arrays["nuclear_rank"].T, centre="median", **look("min nuclear norm"))
-    band(axes, n, arrays["uv_rank"].T, centre="median", **_UV)
+        band(axes, n, arrays["egd_rank"][k, 0].T, center="median", **look(f"EGD L={depth}"))
+    band(axes, n, arrays["nuclear_rank"].T, center="median", **look("min nuclear norm"))
+    band(axes, n, arrays["uv_rank"].T, center="median", **_UV)
     _shares(axes, arrays, "rank")
     axes.set_ylabel("effective rank")
     axes.set_yscale("log")
@@ -79,21 +79,21 @@ def _dashed(style: dict[str, Any]) -> dict[str, Any]:
 
 def _losses(axes: Axes, arrays: Arrays) -> None:
     n, alpha = arrays.coordinates["n"], arrays.coordinates["scale"][0]
-    band(axes, n, arrays["direct_test"].T, centre="median", label="EGD L=1", **look("EGD L=1"))
+    band(axes, n, arrays["direct_test"].T, center="median", label="EGD L=1", **look("EGD L=1"))
     band(
         axes,
         n,
         arrays["ngd_test"][-1].T,
-        centre="median",
+        center="median",
         label="NGD (all entries)",
         **_dashed(look("NGD")),
     )
     for k, depth in enumerate(arrays.coordinates["depth"]):
         name = f"EGD L={depth}"
-        band(axes, n, arrays["egd_test"][k, 0].T, centre="median", label=name, **look(name))
+        band(axes, n, arrays["egd_test"][k, 0].T, center="median", label=name, **look(name))
     name = "min nuclear norm"
-    band(axes, n, arrays["nuclear_test"].T, centre="median", label=name, **look(name))
-    band(axes, n, arrays["uv_test"].T, centre="median", label="UV of true rank", **_UV)
+    band(axes, n, arrays["nuclear_test"].T, center="median", label=name, **look(name))
+    band(axes, n, arrays["uv_test"].T, center="median", label="UV of true rank", **_UV)
     _shares(axes, arrays, "test", label="NGD, equal share, orthogonal start")
     _loss_axis(axes)
     axes.set_ylim(bottom=max(1e-6, axes.get_ylim()[0]))  # exact recovery is off the scale
@@ -131,7 +131,7 @@ def _starts(axes: Axes, arrays: Arrays) -> None:
         order = seen.get(depth, 0)
         seen[depth] = order + 1
         style = look(f"EGD {depth.replace(' ', '')}") | {"linestyle": dashes[order % 3]}
-        band(axes, n, arrays["init_test"][k].T, centre="median", label=label, **style)
+        band(axes, n, arrays["init_test"][k].T, center="median", label=label, **style)
     _loss_axis(axes)
     axes.set_title("Deeper starts matter little")
     axes.set_xlabel("observed entries N")
@@ -146,7 +146,7 @@ def _scales(axes: Axes, arrays: Arrays, k: int) -> None:
     for j, alpha in enumerate(arrays.coordinates["scale"]):
         losses, fits = arrays["egd_test"][k, j], arrays["egd_converged"][k, j].all(axis=-1)
         style = {"color": _SCALES[j % 3], "marker": "os^"[j % 3]}
-        band(axes, n, losses.T, centre="median", label=f"α = {alpha:g}", **style)
+        band(axes, n, losses.T, center="median", label=f"α = {alpha:g}", **style)
         short = ~fits
         if short.any():
             cut = True
@@ -170,17 +170,17 @@ def _sample(axes: Axes, arrays: Arrays) -> None:
     """Draw NGD with the Fisher of the observed entries beside EGD and NGD over all entries."""
     n = arrays.coordinates["n"]
     band(
-        axes, n, arrays["ngd_test"][-1].T, centre="median", label="NGD, all entries", **look("NGD")
+        axes, n, arrays["ngd_test"][-1].T, center="median", label="NGD, all entries", **look("NGD")
     )
     for k, depth in enumerate(arrays.coordinates["natural_depth"]):
         colour, marker = _SAMPLE.get(depth, (PALETTE[k], "o"))
         losses, few = arrays["sample_test"][k].T, arrays.coordinates["few_n"]
         style = {"color": colour, "marker": marker}
-        band(axes, few, losses, centre="median", label=f"NGD, observed, L={depth}", **style)
+        band(axes, few, losses, center="median", label=f"NGD, observed, L={depth}", **style)
         if depth in arrays.coordinates["depth"]:
             egd = arrays["egd_test"][arrays.coordinates["depth"].index(depth), 0].T
             thin = look(f"EGD L={depth}") | {"linewidth": 0.9, "markersize": 2.5}
-            band(axes, n, egd, centre="median", label=f"EGD L={depth}", **thin)
+            band(axes, n, egd, center="median", label=f"EGD L={depth}", **thin)
     _loss_axis(axes)
     axes.set_title("Fisher of the observed entries: not trivial")
     _against_n(axes, arrays)
@@ -226,7 +226,7 @@ def _damping(axes: Axes, arrays: Arrays) -> None:
 
 def _products(axes: Axes, arrays: Arrays) -> None:
     depths = arrays.coordinates["product_depth"]
-    band(axes, depths, arrays["products_rank"], centre="median", color=INK, marker="o")
+    band(axes, depths, arrays["products_rank"], center="median", color=INK, marker="o")
     axes.set_xscale("log")
     axes.set_yscale("log")
     label_ticks(axes.xaxis, depths)

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, also after a crash: write aside, flush, rename."""
+"""Files that are complete or absent, even after a crash: write aside, flush, rename."""
 
 import errno
 import os
@@ -13,17 +13,16 @@ from natgrad.lab.failures import StoreError
 _HOST = re.sub(r"[^\w-]", "_", socket.gethostname()) or "host"
 _TEMPORARY = re.compile(r"\.(?P<host>[\w-]+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.tmp$")
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_PATIENCE = 3600.0  # seconds; a process elsewhere that has not written for so long is gone
+_PATIENCE = 3600.0  # seconds without a write after which a process elsewhere counts as ended
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Put data under a name, replacing what was there; folders are made as needed.
+    """Write data to a file, replacing its contents; folders are made as needed.
 
-    Whoever reads the name, at any moment and after any crash, sees all of the old data or all of
-    the new.
+    A reader sees either all of the old data or all of the new, at any moment and after any crash.
 
     Raises:
-        StoreError: If it cannot be written; what was there is untouched.
+        StoreError: If it cannot be written; the old contents stay.
 
     Example:
         >>> import tempfile
@@ -50,7 +49,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Put text under a name, in UTF-8, as `write_bytes` does."""
+    """Write text to a file in UTF-8, as `write_bytes` does."""
     write_bytes(path, text.encode())
 
 
@@ -69,19 +68,19 @@ def make_folder(folder: Path) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a name beside `path` that says which process of which host writes there."""
+    """Return a name beside `path` that says which process on which host writes it."""
     return path.with_name(f"{path.name}.{_HOST}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
 
 
 def is_temporary(path: Path) -> bool:
-    """Return whether the name is one that `temporary_name` makes."""
+    """Return whether `temporary_name` made the name."""
     return _TEMPORARY.search(path.name) is not None
 
 
 def is_abandoned(path: Path) -> bool:
     """Return whether a temporary file has no live writer.
 
-    Its process is looked up when it is of this host; elsewhere an hour of silence decides.
+    On this host its process is looked up; for other hosts an hour without a write decides.
     """
     match = _TEMPORARY.search(path.name)
     if match is None:
@@ -90,7 +89,7 @@ def is_abandoned(path: Path) -> bool:
         try:
             return time.time() - path.stat().st_mtime > _PATIENCE
         except OSError:
-            return False  # renamed or removed meanwhile: it did have a writer
+            return False  # renamed or removed meanwhile: it had a writer
     try:
         os.kill(int(match["pid"]), 0)
     except (ProcessLookupError, OverflowError):
@@ -101,7 +100,7 @@ def is_abandoned(path: Path) -> bool:
 
 
 def explain(path: Path, error: OSError) -> str:
-    """Return one sentence: what could not be written, why, and what to try."""
+    """Return one sentence that says what could not be written, why, and what to try."""
     if error.errno in _FULL:
         return f"cannot write {path}: the disk is full; free some space, or choose another folder."
     reason = (error.strerror or str(error)).lower()

@@ -1,4 +1,4 @@
-"""What a folder of results can do without: listed first, removed only when told."""
+"""Files that a folder of results no longer needs: listed first, removed only on request."""
 
 import re
 from collections import defaultdict
@@ -25,9 +25,9 @@ class Leftover:
 
     Attributes:
         path: The file.
-        kind: "temporary": what an interrupted process was writing. "set aside": it failed its
-            checksum. "superseded": the same cell with the same config has been computed since, by
-            the present sources and torch.
+        kind: "temporary": an interrupted process was writing it. "set aside": it failed its
+            checksum. "superseded": the present sources and torch have a result for the same cell
+            and config.
         bytes: Its size.
     """
 
@@ -37,10 +37,10 @@ class Leftover:
 
 
 def leftovers(folder: Path) -> list[Leftover]:
-    """Return the files below a folder of runs that no rerun would use, removing none.
+    """Return the files below a folder of runs that no rerun would use, without removing any.
 
-    What a live process is writing is not among them. Nor is a result whose config no newer result
-    shares: results of other options are never superseded.
+    Files that a live process is writing are not among them. Nor are results whose config has no
+    newer result: results with other options are never superseded.
 
     Example:
         >>> import tempfile
@@ -63,7 +63,7 @@ def leftovers(folder: Path) -> list[Leftover]:
 
 
 def remove(files: Iterable[Leftover]) -> int:
-    """Remove these files; return how many bytes that frees.
+    """Remove these files; return the number of freed bytes.
 
     Raises:
         StoreError: If one cannot be removed.
@@ -80,7 +80,7 @@ def remove(files: Iterable[Leftover]) -> int:
 
 
 def _superseded(results: Sequence[Path]) -> list[Path]:
-    """Return the results that another one, up to date, replaces."""
+    """Return the results that an up-to-date one replaces."""
     cells: dict[tuple[str, str], list[tuple[Path, Identity]]] = defaultdict(list)
     for path in results:
         identity = _identity(path)
@@ -99,7 +99,7 @@ def _superseded(results: Sequence[Path]) -> list[Path]:
 
 
 def _identity(path: Path) -> Identity | None:
-    """Return whose result a file holds; None if it is damaged or in the wrong place."""
+    """Return the identity of a file's result; None if it is damaged or in the wrong place."""
     try:
         identity = decode(path.read_bytes()).identity
     except (OSError, CorruptError):

@@ -21,10 +21,10 @@ _HEAD = "# The config that gave this figure. {} stands for None, which TOML lack
 
 
 def dump(config: Any, **head: str) -> str:
-    """Return the text of a config, below the names that tell what it is a config of.
+    """Return the text of a config, below lines that say what it belongs to.
 
     Raises:
-        InvalidInputError: If it is no dataclass, or holds what TOML cannot.
+        InvalidInputError: If it is not a dataclass, or holds a value that TOML cannot.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -47,15 +47,15 @@ def dump(config: Any, **head: str) -> str:
     try:
         lines = [f"{_key(name)} = {_toml(value)}\n" for name, value in _fields(config)]
     except RecursionError as error:
-        raise InvalidInputError("a config is nested too deeply to have a text.") from error
+        raise InvalidInputError("a config is nested too deeply.") from error
     return f"{_HEAD}{top}\n[config]\n{''.join(lines)}"
 
 
 def parse(path: Path) -> dict[str, Any]:
-    """Return a file that `dump` wrote as plain tables, None where it says `{}`.
+    """Return the contents of a file that `dump` wrote as plain tables, with None for `{}`.
 
     Raises:
-        InvalidInputError: If it is missing or is no such file.
+        InvalidInputError: If it is missing, or `dump` did not write it.
     """
     table: dict[str, Any] = read_toml(path)
     if not isinstance(table.get("config"), dict):
@@ -64,10 +64,10 @@ def parse(path: Path) -> dict[str, Any]:
 
 
 def build(path: Path, kind: type[C]) -> C:
-    """Return the config of a file as the dataclass it was.
+    """Return the config in a file as its dataclass.
 
     Raises:
-        InvalidInputError: If the file is missing, broken, or of other fields than the dataclass.
+        InvalidInputError: If the file is missing or broken, or has other fields.
     """
     table = parse(path)["config"]
     try:
@@ -93,8 +93,8 @@ def _toml(value: Any) -> str:
     if isinstance(value, int):
         return int.__repr__(value)
     if isinstance(value, float):
-        return float.__repr__(value)  # shortest exact digits; also inf and nan are TOML
-    if isinstance(value, str):  # JSON's strings are TOML's, but for DEL
+        return float.__repr__(value)  # shortest exact digits; inf and nan are valid TOML
+    if isinstance(value, str):  # strings of JSON and TOML agree, except for DEL
         return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple):
         return f"[{', '.join(_toml(item) for item in value)}]"
@@ -137,7 +137,7 @@ def _restore(value: Any, hint: Any) -> Any:
         fits = isinstance(hint, type) and type(value) is hint
     if not fits:
         wanted = hint.__name__ if isinstance(hint, type) else hint
-        raise InvalidInputError(f"{value!r} came where {wanted} should.")
+        raise InvalidInputError(f"expected {wanted}, but got {value!r}.")
     return value
 
 
@@ -152,20 +152,20 @@ def _first_fit(value: Any, hints: tuple[Any, ...]) -> Any:
 
 def _restore_tuple(value: Any, hints: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise InvalidInputError(f"{value!r} came where a list should.")
+        raise InvalidInputError(f"expected a list, but got {value!r}.")
     if not hints:
         hints = (typing.Any, ...)
     if len(hints) == 2 and hints[1] is Ellipsis:
         hints = (hints[0],) * len(value)
     if len(hints) != len(value):
-        raise InvalidInputError(f"{value!r} came where {len(hints)} items should.")
+        raise InvalidInputError(f"expected {len(hints)} items, but got {value!r}.")
     return tuple(_restore(v, hint) for v, hint in zip(value, hints, strict=True))
 
 
 def _restore_fields(value: Any, kind: type[Any]) -> Any:
     value = {} if value is None and not dataclasses.fields(kind) else value
     if not isinstance(value, dict):
-        raise InvalidInputError(f"{value!r} came where a table should.")
+        raise InvalidInputError(f"expected a table, but got {value!r}.")
     names = {field.name for field in dataclasses.fields(kind)}
     for problem, found in (("lacks", names - value.keys()), ("also has", value.keys() - names)):
         if found:

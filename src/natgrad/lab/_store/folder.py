@@ -1,4 +1,4 @@
-"""The folder of a run: its config, arrays, pictures and report, all of one run or none."""
+"""The folder of a run: config, arrays, pictures and report, always of the same run."""
 
 import dataclasses
 import json
@@ -52,9 +52,10 @@ _CLAIM: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class RunFolder:
-    """What one run of a figure leaves behind.
+    """The files of one run of a figure.
 
-    `report.json` is removed first and written last: a folder that has one holds files of one run.
+    `report.json` is removed first and written last: in a folder that has one, all files belong to
+    the same run.
 
     Attributes:
         path: The folder; it need not exist before `write`.
@@ -81,18 +82,17 @@ class RunFolder:
         arrays: Arrays,
         pictures: Mapping[str, bytes],
     ) -> None:
-        """Replace the run in the folder by another; failures of earlier runs go.
+        """Replace the run in the folder by another; remove the failures of earlier runs.
 
         Args:
             config: The dataclass.
-            report: What `report.json` says. NaN, infinities and tuples become null, null and
-                lists.
+            report: Contents of `report.json`. NaN and infinities become null, tuples lists.
             arrays: The arrays of the figure.
-            pictures: Contents by file name, as `figures.render` gives them.
+            pictures: Contents by file name, from `figures.render`.
 
         Raises:
-            InvalidInputError: If the report lacks a key, or the config has no text.
-            StoreError: If the folder cannot be written; the older run then stays.
+            InvalidInputError: If the report lacks a key, or TOML cannot hold the config.
+            StoreError: If the folder cannot be written; the older run stays.
         """
         record = plain(report)
         _check(record, "the report")
@@ -141,7 +141,7 @@ class RunFolder:
         return record  # type: ignore[no-any-return]
 
     def config(self, kind: type[C]) -> C:
-        """Return the config as the dataclass it was.
+        """Return the config as its dataclass.
 
         Raises:
             InvalidInputError: If there is none, or it does not fit.
@@ -149,7 +149,7 @@ class RunFolder:
         return config_file.build(self.path / "config.toml", kind)
 
     def settings(self) -> dict[str, Any]:
-        """Return the config as plain values by name, for those who do not have its dataclass.
+        """Return the config as plain values by name, for callers that lack its dataclass.
 
         Raises:
             InvalidInputError: If there is none, or it is broken.
@@ -166,7 +166,7 @@ class RunFolder:
         return Arrays.load(self.path / "arrays.safetensors")
 
     def failures(self) -> list[dict[str, Any]]:
-        """Return the cells that failed in a later run than the one reported; mostly none.
+        """Return the cells that failed in a later run than the reported one.
 
         Raises:
             InvalidInputError: If the file is broken.
@@ -176,12 +176,12 @@ class RunFolder:
             return []
         found = read_json(path)
         if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-            raise InvalidInputError(f"{path} is no list of failed cells.")
+            raise InvalidInputError(f"{path} is not a list of failed cells.")
         return found
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; numbers that it cannot hold become None.
+    """Return a value in the types of JSON; NaN and infinities become None.
 
     Example:
         >>> plain({"n": (np.int64(3), float("nan"))})
@@ -207,7 +207,7 @@ def _json(value: Any) -> str:
 
 
 def _flush(path: Path) -> None:
-    """Have the disk hold a file, or the names in a folder, before anything that follows."""
+    """Write a file, or the names in a folder, to disk before continuing."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -222,9 +222,9 @@ def _check(record: Any, where: str) -> None:
         _check_bound(claim["bound"], where)
     command = record.get("command", [])
     if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
-        raise InvalidInputError(f"{where} has a command that is no list of words.")
+        raise InvalidInputError(f"{where} has a command that is not a list of words.")
     if not all(isinstance(sentence, str) for sentence in record["departures"]):
-        raise InvalidInputError(f"{where} has departures that are no sentences.")
+        raise InvalidInputError(f"{where} has departures that are not sentences.")
 
 
 def _check_bound(bound: Any, where: str) -> None:
@@ -232,12 +232,12 @@ def _check_bound(bound: Any, where: str) -> None:
     if isinstance(bound, list) and not (
         len(bound) == 2 and all(isinstance(end, kinds) for end in bound)
     ):
-        raise InvalidInputError(f"{where}, in a claim, has a bound that is no pair of numbers.")
+        raise InvalidInputError(f"{where}, in a claim, has a bound that is not a pair of numbers.")
 
 
 def _check_keys(record: Any, keys: Mapping[str, Any], where: str) -> None:
     if not isinstance(record, dict):
-        raise InvalidInputError(f"{where} is no JSON object.")
+        raise InvalidInputError(f"{where} is not a JSON object.")
     for key, kinds in keys.items():
         if key not in record:
             raise InvalidInputError(f"{where} lacks {key!r}; natgrad reproduce writes it.")

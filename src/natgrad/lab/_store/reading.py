@@ -1,4 +1,4 @@
-"""Files of text that somebody else may have written: read with care, refused in a sentence."""
+"""Text files from unknown writers: read with care, refused with one sentence."""
 
 import json
 import math
@@ -10,16 +10,16 @@ from typing import Any
 from natgrad._checks import path as as_path
 from natgrad.errors import InvalidInputError
 
-_DEEPEST = 32  # far above what natgrad writes, far below what Python's stack holds
+_DEEPEST = 32  # far more than natgrad writes, far less than Python's stack holds
 _TOO_DEEP = f"it is nested more than {_DEEPEST} deep"
 
 
 def read_json(path: Path) -> Any:
-    """Return what a file of strict JSON holds.
+    """Return the contents of a file of strict JSON.
 
     Raises:
-        InvalidInputError: If it is missing or broken, nested too deeply, or holds a number or text
-            that JSON cannot.
+        InvalidInputError: If it is missing, broken or nested too deeply, or holds a number or text
+            that JSON does not allow.
 
     Example:
         >>> import tempfile
@@ -33,7 +33,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_toml(path: Path) -> Any:
-    """Return what a file of TOML holds.
+    """Return the contents of a file of TOML.
 
     Raises:
         InvalidInputError: If it is missing or broken, or nested too deeply.
@@ -50,13 +50,13 @@ def _read(path: Path, parse: Callable[[str], Any], problem: str, *, strict: bool
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from error
     except RecursionError as error:
         raise InvalidInputError(f"{path} {problem}: {_TOO_DEEP}.") from error
-    except (ValueError, OverflowError) as error:  # no UTF-8, no such text, no such number
+    except (ValueError, OverflowError) as error:  # not UTF-8, or an invalid text or number
         raise InvalidInputError(f"{path} {problem}: {error}.") from error
     return value
 
 
 def _check(value: Any, room: int, *, strict: bool) -> None:
-    """Raise a ValueError at what would fail only later, far from the file."""
+    """Raise a ValueError for values that would fail only later, far from the file."""
     if room == 0:
         raise ValueError(_TOO_DEEP)
     if isinstance(value, dict):
@@ -69,4 +69,4 @@ def _check(value: Any, room: int, *, strict: bool) -> None:
     elif isinstance(value, str):
         value.encode()  # JSON can name half of a character
     elif strict and isinstance(value, int | float) and not math.isfinite(value):
-        raise ValueError(f"{value} is no number of strict JSON")
+        raise ValueError(f"{value} is not a number of strict JSON")

@@ -1,10 +1,10 @@
-"""Which source files stand behind a cell, found by reading imports, and their hash.
+"""The source files that a cell depends on, found by reading imports, and their hash.
 
-The module that defines the cell's function counts, and with it every module of natgrad, or of the
-folder that holds the cell's module, that it imports, also inside functions, and what those import.
-A package counts when names are taken from it; merely passing through it does not. The laboratory
-itself does not count: it knows no mathematics. Other packages do not either: of those only torch's
-version is part of a result's name. Imports by `importlib` are not seen.
+These are the module that defines the cell's function, the modules that it imports, also inside
+functions, the modules that those import, and so on. Only modules of natgrad, or of the folder that
+holds the cell's module, count. A package counts when names are taken from it, not when it is only
+on the way to a module. The laboratory does not count: it knows no mathematics. Of other packages,
+only torch's version is part of a result's name. Imports by `importlib` are not seen.
 """
 
 import ast
@@ -30,7 +30,7 @@ _INSTALLED = {
 
 
 def fingerprint(function: Callable[..., Any]) -> str:
-    """Return a hash of the sources behind a function.
+    """Return a hash of the sources that a function depends on.
 
     Example:
         >>> from natgrad.lab.cell import canonical, find
@@ -43,7 +43,7 @@ def fingerprint(function: Callable[..., Any]) -> str:
 
 
 def closure(function: Callable[..., Any]) -> dict[str, Path]:
-    """Return the files behind a function by the names of their modules, sorted.
+    """Return the files that a function depends on, by module name, sorted.
 
     Raises:
         InvalidInputError: If the function was not defined in a file.
@@ -69,8 +69,8 @@ def _origin(function: Callable[..., Any]) -> tuple[str, Path]:
     file = getattr(module, "__file__", None)
     if file is None:
         raise InvalidInputError(
-            f"{function.__qualname__} was not defined in a file, so its results could not be told "
-            "from those of another version. Move it to a module."
+            f"{function.__qualname__} was not defined in a file, so its results cannot be told "
+            "apart from those of another version. Move it to a module."
         )
     if name == "__main__":
         spec = getattr(module, "__spec__", None)
@@ -79,7 +79,7 @@ def _origin(function: Callable[..., Any]) -> tuple[str, Path]:
 
 
 def _targets(name: str, file: Path, root: Path, own: str) -> Iterator[str]:
-    """Yield the modules that a module imports, of those that count."""
+    """Yield the modules that count among those that a module imports."""
     for target, member in _resolved(name, file):
         top = target.partition(".")[0]
         if top not in (_PACKAGE, own) and not _beside(top, root):
@@ -90,12 +90,12 @@ def _targets(name: str, file: Path, root: Path, own: str) -> Iterator[str]:
         if member and _locate(inner, root) is not None:
             yield inner
             if path is not None and not _defines(target, path, member):
-                continue  # `from natgrad import limits` takes a module, and no name, from natgrad
+                continue  # `from natgrad import limits` takes a module from natgrad, not a name
         yield target
 
 
 def _resolved(name: str, file: Path) -> Iterator[tuple[str, str]]:
-    """Yield (module, member) of each import of a module; no member for `import module`."""
+    """Yield (module, member) of each import; the member is empty for `import module`."""
     package = (name if file.name == "__init__.py" else name.rpartition(".")[0]).split(".")
     for level, module, member in _imports(file.read_bytes()):
         base = package[: len(package) - level + 1] if level else []
@@ -103,14 +103,14 @@ def _resolved(name: str, file: Path) -> Iterator[tuple[str, str]]:
 
 
 def _defines(package: str, file: Path, name: str) -> bool:
-    """Tell whether a package's own file may give a name another meaning than its module's."""
+    """Return whether a package's file may define a name that is also the name of a module."""
     taken = {member: target for target, member in _resolved(package, file)}
     return taken.get(name, taken.get("*", package)) != package or name in _names(file.read_bytes())
 
 
 def _beside(top: str, root: Path) -> bool:
-    """Return whether a module is one of those written together with the cell's."""
-    if root in _INSTALLED:  # where every package lies beside every other
+    """Return whether a module lies in the same folder as the cell's."""
+    if root in _INSTALLED:  # where all packages lie beside each other
         return False
     return (root / top).is_dir() or (root / f"{top}.py").is_file()
 
@@ -127,13 +127,13 @@ def _locate(name: str, root: Path) -> Path | None:
 
 @lru_cache(maxsize=1024)
 def _imports(source: bytes) -> list[tuple[int, str, str]]:
-    """Return (level, module, member) of each import; no member for `import module`."""
+    """Return (level, module, member) of each import; the member is empty for `import module`."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 found.append((0, alias.name, ""))
-                if alias.asname is None:  # binds the top, and with it all that the top offers
+                if alias.asname is None:  # binds the top package with all its names
                     found.append((0, alias.name.partition(".")[0], ""))
         elif isinstance(node, ast.ImportFrom):
             found += [(node.level, node.module or "", alias.name) for alias in node.names]
@@ -142,7 +142,7 @@ def _imports(source: bytes) -> list[tuple[int, str, str]]:
 
 @lru_cache(maxsize=1024)
 def _names(source: bytes) -> frozenset[str]:
-    """Return the names that a module defines itself, imports aside."""
+    """Return the names that a module defines itself, without imports."""
     tree = ast.parse(source)
     named = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     found = {node.name for node in ast.walk(tree) if isinstance(node, named)}

@@ -1,4 +1,4 @@
-"""Results on disk: one file a cell, named by what it depends on, checked whenever it is read."""
+"""Results on disk: one file per cell, named by what it depends on, checked at every read."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ from natgrad.lab.cell import Cell, Result, canonical
 from natgrad.lab.failures import StoreError
 
 _FORMAT = "natgrad cell 1"
-_SPARE = 16 * 2**20  # bytes that must be free before a sweep begins
+_SPARE = 16 * 2**20  # bytes that must be free before a sweep starts
 
 
 class StoreWarning(UserWarning):
@@ -33,17 +33,17 @@ class StoreWarning(UserWarning):
 
 
 class CorruptError(NatgradError, ValueError):
-    """A stored file is damaged, or is no file of this store."""
+    """A stored file is damaged, or does not belong to this store."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What the result of a cell depends on, and nothing else.
+    """Everything that the result of a cell depends on.
 
     Attributes:
         function: `module:function`.
         config: Canonical text of the config.
-        sources: Hash of the sources behind the function.
+        sources: Hash of the sources that the function depends on.
         torch: Version of torch.
     """
 
@@ -59,7 +59,7 @@ class Identity:
 
 
 def identify(cell: Cell, sources: str | None = None) -> Identity:
-    """Return the identity of a cell here and now; `sources` spares reading them again."""
+    """Return the identity of a cell in this process; `sources` is their hash, if it is known."""
     instance(cell, "a cell", Cell)
     sources = fingerprint(cell.function) if sources is None else sources
     return Identity(cell.name, canonical(cell.config), sources, str(torch.__version__))
@@ -67,7 +67,7 @@ def identify(cell: Cell, sources: str | None = None) -> Identity:
 
 @dataclass(frozen=True)
 class Stored:
-    """A result read back: the arrays, whose they are, how long they took, and their label."""
+    """A result read from the store: arrays, identity, seconds of computation, and label."""
 
     arrays: Result
     identity: Identity
@@ -76,10 +76,10 @@ class Stored:
 
 
 def encode(identity: Identity, result: Result, seconds: float, label: str) -> bytes:
-    """Return the contents of a file: arrays, what they depend on, and a checksum over both.
+    """Return the contents of a file: arrays, their identity, and a checksum over both.
 
     Raises:
-        InvalidInputError: If the result is not arrays of numbers by name.
+        InvalidInputError: If the result does not map names to arrays of numbers.
 
     Example:
         >>> identity = Identity("m:f", "{}", "0", "2.13.0")
@@ -94,10 +94,10 @@ def encode(identity: Identity, result: Result, seconds: float, label: str) -> by
 
 
 def decode(data: bytes) -> Stored:
-    """Return what `encode` was given.
+    """Return the result that `encode` wrote.
 
     Raises:
-        CorruptError: If anything in it differs.
+        CorruptError: If anything has changed.
     """
     try:
         length = int.from_bytes(data[:8], "little")
@@ -120,7 +120,7 @@ class Store:
     """A folder of results.
 
     Any number of processes, on any number of machines that share the folder, may read and write
-    it at once: a file appears whole, under a name that only its own contents can have.
+    it at once: a file appears complete, under a name that belongs to its contents alone.
 
     Example:
         >>> import tempfile
@@ -136,12 +136,12 @@ class Store:
         self.root = as_path(root, "the path").absolute()
 
     def path(self, key: str) -> Path:
-        """Return where the result of a key is, or would be."""
+        """Return the path of the result with a key, whether it exists or not."""
         instance(key, "the key", str)
         return self.root / key[:2] / f"{key}.safetensors"
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep the contents of a file under a key.
+        """Store the contents of a file under a key.
 
         Raises:
             StoreError: If it cannot be written.
@@ -149,13 +149,13 @@ class Store:
         write_bytes(self.path(key), data)
 
     def get(self, key: str) -> Stored | None:
-        """Return the result of a key; None if there is none to be trusted.
+        """Return the result with a key; None if there is no valid one.
 
-        A file that fails its checksum, or holds another result than its name says, is renamed
-        beside itself, with a warning, and never deleted.
+        A file that fails its checksum, or holds the result of another cell, is renamed with a
+        warning, and never deleted.
 
         Raises:
-            StoreError: If the file is there and cannot be read at all.
+            StoreError: If the file exists but cannot be read.
         """
         path = self.path(key)
         try:
@@ -189,9 +189,9 @@ class Store:
 
     @contextmanager
     def opened(self) -> Iterator[str]:
-        """Make sure that results can be written, and yield the path of a mark beside them.
+        """Check that results can be written, and yield the path of a mark beside them.
 
-        A worker that finds the mark shares the store, and writes its results there itself.
+        A worker that finds the mark shares the store and writes its results there.
 
         Raises:
             StoreError: If the folder cannot be written, or has less than 16 MB left.
@@ -205,7 +205,7 @@ class Store:
             mark.unlink(missing_ok=True)
 
     def check(self) -> None:
-        """Make sure that results can be written.
+        """Check that results can be written.
 
         Raises:
             StoreError: If not.
@@ -219,14 +219,13 @@ class Store:
             raise StoreError(explain(self.root, error)) from error
         if free < _SPARE:
             raise StoreError(
-                f"only {free / 2**20:.0f} MB are free in {self.root}, fewer than the "
-                f"{_SPARE // 2**20} MB a sweep needs to begin; free some space, or choose another "
-                "folder."
+                f"only {free / 2**20:.0f} MB are free in {self.root}, but a sweep needs "
+                f"{_SPARE // 2**20} MB to start; free some space, or choose another folder."
             )
 
 
 def shared(mark: str) -> Path | None:
-    """Return the root of the store if this process sees its mark, else None."""
+    """Return the root of the store if this process sees its mark; otherwise None."""
     path = Path(mark)
     try:
         return path.parent if path.read_bytes() == path.name.encode() else None
@@ -237,7 +236,7 @@ def shared(mark: str) -> Path | None:
 def _numbers(result: Any) -> dict[str, npt.NDArray[Any]]:
     if not isinstance(result, Mapping) or not all(isinstance(name, str) for name in result):
         raise InvalidInputError(
-            f"a cell returns arrays by name, {{'loss': array}}, not {type(result).__name__}."
+            f"a cell returns arrays by name, as in {{'loss': array}}, not {type(result).__name__}."
         )
     arrays = {}
     for name in sorted(result):

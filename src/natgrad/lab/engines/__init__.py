@@ -20,11 +20,11 @@ def start_engine(
 
     Args:
         name: "local", "serial" or "dask".
-        workers: Number of worker processes; by default that of cores.
+        workers: Number of worker processes; by default one per core.
         scheduler: Address of a running Dask scheduler; by default "dask" starts a cluster here.
 
     Raises:
-        InvalidInputError: If the arguments do not go together.
+        InvalidInputError: If the arguments contradict each other.
         UnsupportedError: If Dask is not installed.
         SchedulerError: If no scheduler answers at the address.
 
@@ -35,12 +35,12 @@ def start_engine(
     """
     if not isinstance(name, str) or name not in ENGINES:
         raise InvalidInputError(
-            f"there is no engine {describe(name)}; there are {', '.join(ENGINES)}."
+            f"there is no engine {describe(name)}; choose from {', '.join(ENGINES)}."
         )
     workers = None if workers is None else integer(workers, "workers", low=1)
     scheduler = None if scheduler is None else instance(scheduler, "scheduler", str)
     if scheduler is not None and name != "dask":
-        raise InvalidInputError(f"a scheduler goes with the engine dask, not with {name}.")
+        raise InvalidInputError(f"a scheduler needs the engine dask, not {name}.")
     if name == "dask":
         return _find_dask()(scheduler, workers)
     if name == "local":

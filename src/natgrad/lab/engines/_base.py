@@ -1,4 +1,4 @@
-"""What every engine takes and gives: a job, an outcome, and the one function that runs a job."""
+"""What all engines share: jobs, outcomes, and the function that runs a job."""
 
 import random
 import time
@@ -16,6 +16,7 @@ from typing import Literal, Self
 import numpy as np
 import torch
 
+from natgrad._checks import number
 from natgrad._checksum import digest
 from natgrad.lab._store.sources import fingerprint
 from natgrad.lab._store.store import Identity, Store, encode, shared
@@ -27,12 +28,18 @@ _LAB = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Job:
-    """A cell on its way to a worker.
+    """A cell to be run by a worker.
 
     Attributes:
         cell: The cell.
-        identity: What its result depends on; the worker checks that it has the same sources.
-        mark: Path of the store's mark: who sees it shares the store.
+        identity: The identity of its result; the worker checks that it has the same sources.
+        mark: Path of the store's mark; a worker that sees it shares the store.
+
+    Example:
+        >>> from natgrad.lab._environment import cores
+        >>> identity = Identity("m:f", "{}", "0", "2.13.0")
+        >>> Job(Cell(cores, None, "a label"), identity, "/tmp/mark").cell.label
+        'a label'
     """
 
     cell: Cell
@@ -42,14 +49,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job.
+    """The result of a job, or how it failed.
 
     Attributes:
         kind: "done", or how it failed.
         seconds: How long the cell ran.
-        data: Contents of the file to store, if the worker does not share the store.
+        data: Contents of the result's file, if the worker does not share the store.
         message: What went wrong, in one line.
         traceback: The last frames of an exception.
+
+    Example:
+        >>> Outcome("timeout", 60.0, message="killed after 60 s.").kind
+        'timeout'
     """
 
     kind: Literal["done"] | Kind
@@ -62,12 +73,18 @@ class Outcome:
 class Engine(ABC):
     """Run jobs somewhere.
 
-    A future holds an `Outcome`, whatever the cell did. It holds an exception only for what
-    concerns every cell: the disk is full, workers do not start, the scheduler has gone.
+    A future holds an `Outcome`, whatever the cell did. It holds an exception only for errors that
+    concern every cell: the disk is full, workers do not start, the scheduler has ended.
 
     Attributes:
         name: As typed on the command line.
         workers: How many cells run at once.
+
+    Example:
+        >>> from natgrad.lab.engines import start_engine
+        >>> with start_engine("serial") as engine:
+        ...     isinstance(engine, Engine), engine.name
+        (True, 'serial')
     """
 
     name: str
@@ -79,11 +96,11 @@ class Engine(ABC):
 
     @abstractmethod
     def cancel(self, futures: "Iterable[Future[Outcome]]") -> None:
-        """Forget these jobs, and kill those that run."""
+        """Drop these jobs, and kill those that run."""
 
     @abstractmethod
     def close(self) -> None:
-        """End every process that the engine started, at once; safe to call again."""
+        """End at once every process that the engine started; may be called again."""
 
     def __enter__(self) -> Self:
         return self
@@ -97,20 +114,28 @@ class Engine(ABC):
         self.close()
 
 
-def execute(job: Job, running: Callable[[], None] = lambda: None) -> Outcome:
-    """Run a job in this process, and store its result if the store is in sight.
+def check_timeout(timeout: float | None) -> float | None:
+    """Return the seconds that a cell may take; None for no limit.
 
-    The global random generators are seeded from function and config, and put back afterwards: a
-    cell that takes numbers from them, as modules of torch do for their weights, still depends on
-    nothing else.
+    Raises:
+        InvalidInputError: If they are not positive and finite.
+    """
+    return None if timeout is None else number(timeout, "timeout", low=0, low_open=True)
+
+
+def execute(job: Job, running: Callable[[], None] = lambda: None) -> Outcome:
+    """Run a job in this process, and store its result if this process sees the store.
+
+    The global random generators are seeded from function and config, and restored afterwards. So
+    cells that use them, as torch modules do for their weights, are pure functions too.
 
     Args:
         job: The job.
-        running: Called when the cell begins to run, everything it needs being imported.
+        running: Called when the cell starts to run, after its imports.
 
     Raises:
-        StoreError: If the store is in sight and cannot be written.
-        WorkerError: If this process has other sources than the sweep was begun with.
+        StoreError: If this process sees the store but cannot write it.
+        WorkerError: If this process has different sources than the sweep started with.
     """
     _same_code(job)
     running()
@@ -153,13 +178,13 @@ def sentence(error: BaseException) -> str:
 
 
 def _same_code(job: Job) -> None:
-    """Make sure that this process computes what the name of the result will say."""
+    """Check that this process has the sources and the torch that the sweep started with."""
     begun, sources = job.identity, _sources(job.cell.function)
     if (sources, str(torch.__version__)) != (begun.sources, begun.torch):
         what = "torch" if sources == begun.sources else "natgrad or of the experiment"
         raise WorkerError(
-            f"a worker has another version of {what} than the sweep was begun with. Install the "
-            "same everywhere, change no source during a run, and start again."
+            f"a worker has another version of {what} than the sweep started with. Install the "
+            "same version everywhere, change no sources during a run, and start again."
         )
 
 
@@ -169,7 +194,7 @@ def _sources(function: Callable[..., Result]) -> str:
 
 
 def _frames(error: BaseException, last: int = 4) -> str:
-    """Return the last frames of a traceback, those of the laboratory itself left out."""
+    """Return the last frames of a traceback, without those of the laboratory."""
     trace = traceback.extract_tb(error.__traceback__)
     frames = [frame for frame in trace if _LAB not in Path(frame.filename).parents]
     return "".join(traceback.format_list(frames[-last:]))

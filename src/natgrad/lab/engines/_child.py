@@ -1,4 +1,4 @@
-"""The near side of a child process, which runs one job at a time and can be killed."""
+"""The parent's side of a child process, which runs one job at a time and can be killed."""
 
 import os
 import pickle
@@ -14,16 +14,16 @@ from natgrad.lab.engines._spawner import Spawner
 from natgrad.lab.engines._worker import RUNNING, TAKEN
 from natgrad.lab.failures import StoreError, WorkerError
 
-_SLICE = 0.25  # seconds between looks at whether the job is still wanted
-_STARTS = 3  # processes that may end before their job has begun
+_SLICE = 0.25  # seconds between checks whether the job is still wanted
+_STARTS = 3  # processes that may end before their job starts
 
 
 class Cancelled(Exception):
-    """A job was killed because nobody wants it any more."""
+    """A job was killed because it was canceled."""
 
 
 class Children:
-    """Child processes to run jobs in, each a thread's for the time of a job, then another's."""
+    """Child processes that run jobs; a thread holds one for the time of a job."""
 
     def __init__(self) -> None:
         self._spawner = Spawner()
@@ -36,7 +36,7 @@ class Children:
         timeout: float | None = None,
         unwanted: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Return what became of a job, run in a child of its own; see `Child.run`."""
+        """Run a job in a free child, or in a new one; see `Child.run`."""
         try:
             child = self._idle.pop()
         except IndexError:
@@ -48,7 +48,7 @@ class Children:
             self._idle.append(child)
 
     def pids(self) -> list[int]:
-        """Return the processes that live."""
+        """Return the ids of the live processes."""
         return [child.pid for child in list(self._all) if child.pid is not None]
 
     def hurry(self) -> None:
@@ -56,7 +56,7 @@ class Children:
         self._spawner.hurry()
 
     def close(self, patience: float = 0.0) -> None:
-        """Kill every child that is not in use; wait a while for those that are."""
+        """Kill all idle children; wait up to `patience` seconds for the others to become idle."""
         deadline = time.monotonic() + patience
         while len(self._idle) < len(self._all) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -66,7 +66,7 @@ class Children:
 
 
 class Child:
-    """A process of one thread, started when there is a job, and again when it was lost."""
+    """A process with one thread, started for the first job and again after it was lost."""
 
     def __init__(self, spawner: Spawner) -> None:
         self._spawner = spawner
@@ -79,18 +79,18 @@ class Child:
         timeout: float | None = None,
         unwanted: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Return what became of a job.
+        """Run a job and return its outcome.
 
         Args:
             parcel: The packed job.
             timeout: Seconds of running after which the process is killed.
-            unwanted: Asked four times a second; the process is killed when it says yes.
+            unwanted: Called four times per second; the process is killed when it returns True.
 
         Raises:
-            StoreError: If the store is in sight and cannot be written.
-            WorkerError: If process after process ends before the job has begun, or has other
-                sources than the sweep was begun with.
-            Cancelled: If `unwanted` said yes.
+            StoreError: If the child sees the store but cannot write it.
+            WorkerError: If several processes in a row end before the job starts, or have different
+                sources than the sweep started with.
+            Cancelled: If `unwanted` returned True.
         """
         for _ in range(_STARTS):
             conversation = self._talk(timeout, unwanted)
@@ -104,13 +104,13 @@ class Child:
                 self.kill()
                 return Outcome("timeout", timeout or 0.0, message=f"killed after {timeout:g} s.")
             except (StoreError, WorkerError):
-                raise  # the process is well
+                raise  # the process itself is fine
             except BaseException:
                 self.kill()
                 raise
         raise WorkerError(
-            f"{_STARTS} worker processes in a row ended before they began: {_obituary(code)} "
-            "What they printed says why; `natgrad verify` tells whether natgrad itself works."
+            f"{_STARTS} worker processes in a row ended before a job started: {_obituary(code)} "
+            "Their output says why; `natgrad verify` shows whether natgrad itself works."
         )
 
     def _talk(self, timeout: float | None, unwanted: Callable[[], bool]) -> "_Conversation":
@@ -120,7 +120,7 @@ class Child:
         return _Conversation(self._connection, lambda: self._spawner.ended(pid), timeout, unwanted)
 
     def kill(self) -> int | None:
-        """Kill the process and what it started; return its exit code if there is one."""
+        """Kill the process and its children; return its exit code if it is known."""
         pid, connection = self.pid, self._connection
         self.pid = self._connection = None
         if pid is None or connection is None:
@@ -136,11 +136,11 @@ class _Gone(Exception):
 
 
 class _TimeUp(Exception):
-    """The cell ran longer than it may."""
+    """The cell ran longer than allowed."""
 
 
 class _Conversation:
-    """One job sent to a process, and the answers."""
+    """One job sent to a process, and the answers to it."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class _Conversation:
             if self._unwanted():
                 raise Cancelled
             if self._ended() and not self._connection.poll(0):
-                raise EOFError  # though a process of the cell's own keeps the connection open
+                raise EOFError  # although a process that the cell started keeps the connection open
 
 
 def _obituary(code: int | None) -> str:
@@ -188,5 +188,5 @@ def _obituary(code: int | None) -> str:
     if code >= 0:
         return f"its process ended with exit code {code}."
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-    hint = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+    hint = ", as the system does when it runs out of memory" if name == "SIGKILL" else ""
     return f"its process was killed by {name}{hint}."

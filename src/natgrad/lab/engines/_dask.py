@@ -1,7 +1,7 @@
 """A Dask cluster: an existing scheduler by address, or a small one started here.
 
-A Dask worker runs each cell in a child process of its own, so that a cell can be killed and never
-takes the Dask worker with it.
+A Dask worker runs each cell in a separate child process, so that a cell can be killed and never
+ends the Dask worker.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ _LOST = (
 class Dask(Engine):
     """Run jobs on the workers of a Dask scheduler.
 
-    Whoever reaches a scheduler can make its workers run anything: keep it on a private network,
+    Anyone who reaches a scheduler can make its workers run anything: keep it on a private network,
     or use TLS. See docs/clusters.md.
 
     Args:
         scheduler: Its address, such as "tcp://host:8786"; None starts a cluster on this machine.
-        workers: Number of workers of the cluster started here; by default that of cores.
+        workers: Number of workers of the cluster started here; by default one per core.
 
     Raises:
         SchedulerError: If no scheduler answers at the address.
@@ -47,7 +47,7 @@ class Dask(Engine):
     def __init__(self, scheduler: str | None = None, workers: int | None = None) -> None:
         if scheduler is not None and workers is not None:
             raise InvalidInputError(
-                "a running scheduler has the workers it has; give its address or a number of "
+                "a running scheduler already has workers; give its address or a number of "
                 "workers, not both."
             )
         self._cluster: Any = None
@@ -55,12 +55,12 @@ class Dask(Engine):
             self._cluster = LocalCluster(
                 n_workers=1,
                 threads_per_worker=workers or cores(),
-                processes=False,  # cells have processes of their own
-                # Both serve HTTP without asking who is there: on loopback, at any free port.
+                processes=False,  # each cell runs in its own process
+                # Both serve HTTP without authentication: on loopback, at any free port.
                 dashboard_address="127.0.0.1:0",
                 worker_dashboard_address="127.0.0.1:0",
                 memory_limit=0,
-                silence_logs=logging.CRITICAL,  # an interrupted cell is no news
+                silence_logs=logging.CRITICAL,  # an interrupted cell is not worth a message
             )
             scheduler = str(self._cluster.scheduler_address)
         else:
@@ -72,7 +72,7 @@ class Dask(Engine):
 
     @property
     def workers(self) -> int:  # type: ignore[override]
-        """Return how many cells run at once now; a cluster may grow and shrink."""
+        """Return how many cells can run at once now; a cluster may grow and shrink."""
         try:
             return sum(self._client.nthreads().values())
         except Exception as error:
@@ -93,17 +93,17 @@ class Dask(Engine):
         return outer
 
     def cancel(self, futures: "Iterable[Future[Outcome]]") -> None:
-        """Forget these jobs; Dask workers that run one kill its process."""
+        """Drop these jobs; Dask workers kill the processes of those that run."""
         outer = list(futures)
         inner = [found for future in outer if (found := self._inner.get(future)) is not None]
         for future in outer:
             future.cancel()
         if inner:
-            with suppress(Exception):  # a scheduler that has gone has forgotten them already
+            with suppress(Exception):  # a scheduler that has ended has dropped them already
                 self._client.cancel(inner, force=True)
 
     def close(self) -> None:
-        """Leave the scheduler, and end it if it was started here."""
+        """Disconnect from the scheduler, and end it if it was started here."""
         self.cancel(list(self._inner))
         if self._cluster is not None:
             _children.hurry()
@@ -116,8 +116,8 @@ class Dask(Engine):
 
 
 def _find_scheduler(address: str) -> None:
-    """Make sure that a scheduler answers; Dask itself would wait for half a minute or for ever."""
-    # In a thread of its own: the present one may have an event loop already, as in notebooks.
+    """Check that a scheduler answers; Dask itself would wait half a minute or forever."""
+    # In a new thread: the present one may already have an event loop, as in notebooks.
     with ThreadPoolExecutor(1) as thread:
         try:
             kind = thread.submit(asyncio.run, _ask_for_kind(address)).result()
@@ -139,7 +139,7 @@ async def _ask_for_kind(address: str) -> str:
 
 
 def _translate(inner: Any, outer: "Future[Outcome]") -> None:
-    """Pass on what became of Dask's future."""
+    """Pass the outcome of Dask's future on."""
     if not outer.set_running_or_notify_cancel():
         return
     try:
@@ -149,14 +149,14 @@ def _translate(inner: Any, outer: "Future[Outcome]") -> None:
     except (StoreError, WorkerError) as error:
         outer.set_exception(error)
     except BaseException as error:
-        if inner.cancelled() or isinstance(error, OSError):  # the latter while it was fetched
+        if inner.cancelled() or isinstance(error, OSError):  # while it was fetched
             reason = _LOST
         else:
-            reason = f"the Dask cluster cannot run cells: {sentence(error)}. Look at its logs."
+            reason = f"the Dask cluster cannot run cells: {sentence(error)}. See its logs."
         outer.set_exception(SchedulerError(reason))
 
 
-_children = Children()  # of a Dask worker, which may be a process elsewhere; they end with it
+_children = Children()  # of a Dask worker, which may run on another machine; they end with it
 
 
 def _run_in_child(parcel: bytes, timeout: float | None) -> Outcome:
@@ -165,7 +165,7 @@ def _run_in_child(parcel: bytes, timeout: float | None) -> Outcome:
 
 
 def _released() -> Callable[[], bool]:
-    """Return a question for the Dask worker: has the scheduler dropped the present task?"""
+    """Return a function that says whether the scheduler has dropped the present task."""
     worker = get_worker()
     key = worker.get_current_task()
 

@@ -1,8 +1,8 @@
-"""Processes of this machine, one torch thread each.
+"""Processes on this machine, each with one torch thread.
 
 `concurrent.futures.ProcessPoolExecutor` loses every pending cell when a worker dies, and its
 workers outlive a killed parent; Pebble's pool hangs when workers are killed at bad moments, because
-all of them share one pipe. Here each worker has a connection of its own, and no lock is shared.
+all of them share one pipe. Here each worker has its own connection, and no lock is shared.
 """
 
 from collections.abc import Iterable
@@ -17,13 +17,13 @@ from natgrad.lab.engines._parcel import pack
 
 
 class Local(Engine):
-    """Run jobs in processes of this machine, as many at once as there are workers.
+    """Run jobs in processes on this machine, as many at once as there are workers.
 
-    A process that dies costs the cell it ran and is replaced; all end when this process ends,
+    A process that dies costs only the cell it ran, and is replaced. All end when this process ends,
     however it ends.
 
     Args:
-        workers: Number of processes; by default that of cores. They start with the first job.
+        workers: Number of processes; by default one per core. They start with the first job.
 
     Example:
         >>> with Local(workers=2) as engine:
@@ -51,13 +51,13 @@ class Local(Engine):
         return future
 
     def cancel(self, futures: "Iterable[Future[Outcome]]") -> None:
-        """Forget these jobs, and kill those that run."""
+        """Drop these jobs, and kill those that run."""
         for future in futures:
             if not future.cancel() and (unwanted := self._unwanted.get(future)) is not None:
                 unwanted.set()
 
     def pids(self) -> list[int]:
-        """Return the worker processes that live."""
+        """Return the ids of the live worker processes."""
         return self._children.pids()
 
     def close(self) -> None:

@@ -13,9 +13,14 @@ from natgrad.lab.failures import StoreError, WorkerError
 
 
 class Serial(Engine):
-    """Run each job when it is submitted, in this process: for debugging, and for small things.
+    """Run each job in this process when it is submitted: for debugging and small sweeps.
 
-    Only a process can be killed: with a timeout, the job runs in a child instead.
+    With a timeout, the job runs in a child process, because only a process can be killed.
+
+    Example:
+        >>> with Serial() as engine:
+        ...     engine.workers
+        1
     """
 
     name = "serial"
@@ -36,11 +41,14 @@ class Serial(Engine):
     def _run(self, job: Job, timeout: float | None) -> Outcome:
         if timeout is not None:
             return self._children.run(pack(job), timeout)
-        with one_thread(), redirect_stdout(sys.stderr):  # as workers do: output is for results
+        with (
+            one_thread(),
+            redirect_stdout(sys.stderr),
+        ):  # as in workers: stdout is for results
             return execute(job)
 
     def cancel(self, futures: "Iterable[Future[Outcome]]") -> None:
-        """Do nothing: what was submitted has ended."""
+        """Do nothing: every submitted job has ended."""
 
     def close(self) -> None:
         """End the child, if there is one."""

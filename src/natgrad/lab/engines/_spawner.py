@@ -1,8 +1,8 @@
-"""Worker processes in milliseconds: one process imports natgrad, the workers are forked from it.
+"""Workers that start in milliseconds: one process imports natgrad, and workers are forked from it.
 
-Importing torch takes seconds, in each process that does it, and again for each worker that is
-killed. The spawner imports once, computes nothing, and has a single thread, so that forking it is
-safe. It obeys one process, and ends with it.
+Importing torch takes seconds in every process, and again for each worker that replaces a killed
+one. The spawner imports once, computes nothing, and has a single thread, so that forking it is
+safe. It serves one process, and ends with it.
 """
 
 import os
@@ -34,7 +34,7 @@ _GONE = -(2**62)
 
 
 class Spawner:
-    """The near side: start workers, and ask what became of them. Threads may share it."""
+    """The parent's side: start workers, and ask whether they have ended. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -65,7 +65,7 @@ class Spawner:
         ours.close()
         raise WorkerError(
             f"worker processes do not start: {_STARTS} in a row ended at once, the last with exit "
-            f"code {code}. What they printed says why."
+            f"code {code}. Their output says why."
         )
 
     def ended(self, pid: int) -> bool:
@@ -74,27 +74,27 @@ class Spawner:
             return self._ask(_ENDED, pid) != 0
 
     def reap(self, pid: int) -> int | None:
-        """Wait for the end of a worker; return its exit code, None if nobody knows it."""
+        """Wait for the end of a worker; return its exit code, or None if it is unknown."""
         with self._lock:
             code = self._ask(_REAP, pid)
         return None if code == _GONE else code
 
     def hurry(self) -> None:
-        """Start no more workers until closed; threads that wait for one wait no longer."""
+        """Start no more workers until closed; release threads that wait for one."""
         self._closing = True
         process = self._process
         if process is not None and not self._ready:
             process.kill()
 
     def close(self) -> None:
-        """End the spawner; it is started again if need be."""
+        """End the spawner; the next `spawn` starts it again."""
         self.hurry()
         with self._lock:
             self._stop()
             self._closing = False
 
     def _ask(self, request: bytes, pid: int, handle: int | None = None) -> int:
-        """Return the answer to a request, `_GONE` if there is nobody to give one."""
+        """Return the answer to a request; `_GONE` if the spawner has ended."""
         if self._control is None:
             return _GONE
         handles = [] if handle is None else [handle]
@@ -103,7 +103,7 @@ class Spawner:
             answer = self._control.recv(_REPLY.size, socket.MSG_WAITALL)
         except OSError:
             return _GONE
-        except BaseException:  # Ctrl-C: the answer would be taken for that to the next request
+        except BaseException:  # Ctrl-C: this answer would be read as the answer to the next request
             self._stop()
             raise
         return int(_REPLY.unpack(answer)[0]) if len(answer) == _REPLY.size else _GONE
@@ -111,8 +111,8 @@ class Spawner:
     def _start(self) -> None:
         if os.environ.get(_IN_WORKER):
             raise InvalidInputError(
-                "a cell cannot start workers of its own. In a script, put what runs the sweep "
-                "under `if __name__ == '__main__':`."
+                "a cell cannot start workers of its own. In a script, put the code that runs the "
+                "sweep under `if __name__ == '__main__':`."
             )
         self._control, theirs = socket.socketpair()
         with theirs:
@@ -122,7 +122,7 @@ class Spawner:
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # standard output belongs to the parent's results
                 pass_fds=[theirs.fileno()],
-                process_group=0,  # out of reach of Ctrl-C
+                process_group=0,  # so that Ctrl-C does not reach it
                 env={**os.environ, **VARIABLES, _IN_WORKER: "1"},
             )
 
@@ -138,7 +138,7 @@ class Spawner:
 
 
 def obey(handle: int) -> None:
-    """Fork workers for whoever holds the other end, until it is closed."""
+    """Fork workers for the process at the other end, until that closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     control = socket.socket(fileno=handle)
     while True:
@@ -154,7 +154,7 @@ def obey(handle: int) -> None:
                 answer = int(os.waitid(os.P_PID, pid, how) is not None)
             else:
                 answer = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        except ChildProcessError:  # a worker of an earlier spawner's
+        except ChildProcessError:  # a worker of an earlier spawner
             answer = _GONE
         control.sendall(_REPLY.pack(answer))
 
@@ -167,12 +167,12 @@ def _fork(control: socket.socket, handle: int) -> int:
             control.close()
             main(handle)
         except OSError:
-            pass  # the parent has gone
+            pass  # the parent has ended
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
     os.close(handle)
     with suppress(OSError):
-        os.setpgid(pid, pid)  # to be killed together with what it starts
+        os.setpgid(pid, pid)  # so that it is killed together with its children
     return pid

@@ -1,4 +1,4 @@
-"""One thread, so that sums are taken in the same order everywhere."""
+"""One thread, so that sums have the same order everywhere."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +16,12 @@ VARIABLES = {
         "NUMEXPR_NUM_THREADS",
     )
 }
-"""Environment of a process that starts with one thread."""
+"""Environment variables that start a process with one thread."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Give torch and the BLAS of NumPy and SciPy one thread each, then what they had.
+    """Give torch and the BLAS of NumPy and SciPy one thread while the block runs.
 
     Example:
         >>> with one_thread():

@@ -1,4 +1,4 @@
-"""The far side of a child process: run the jobs that are sent, end with whoever sends them."""
+"""The child's side: run the jobs that the parent sends, and end with the parent."""
 
 import os
 import pickle
@@ -15,11 +15,11 @@ from natgrad.lab.engines._parcel import unpack
 from natgrad.lab.failures import StoreError, WorkerError
 
 TAKEN, RUNNING = b"taken", b"running"
-"""Messages before the outcome: what happens now is the cell's doing; the cell's time runs now."""
+"""Messages before the outcome: the job has arrived; the cell has started, and so has its time."""
 
 
 def main(handle: int) -> None:
-    """Run jobs from a connection, given as a file descriptor, until its other end is closed."""
+    """Run jobs from a connection, given as a file descriptor, until the parent closes it."""
     torch.set_num_threads(1)
     connection = Connection(handle)
     inbox: SimpleQueue[bytes] = SimpleQueue()
@@ -32,8 +32,8 @@ def main(handle: int) -> None:
 
 
 def _listen(connection: Connection, inbox: SimpleQueue[bytes], parent: int) -> None:
-    """Pass jobs on; leave, in the middle of a cell if need be, when the sender is gone."""
-    while os.getppid() == parent:  # a fork of the sender's could keep the connection open
+    """Pass jobs on; end this process, even in the middle of a cell, when the parent has ended."""
+    while os.getppid() == parent:  # a fork of the parent could keep the connection open
         try:
             if connection.poll(1.0):
                 inbox.put(connection.recv_bytes())

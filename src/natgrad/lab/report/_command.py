@@ -9,7 +9,7 @@ def command(report: Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:
     """Return the words of the command that repeats a run, for a shell.
 
     Args:
-        report: Its report; `command` is what was typed, where that was not `natgrad reproduce`.
+        report: Its report; `command` is the command as typed, empty for `natgrad reproduce`.
         options: The fields of the config that differ from the preset's.
 
     Example:
@@ -26,13 +26,13 @@ def command(report: Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:
 
 
 def _option(name: str, value: Any) -> list[str]:
-    if isinstance(value, Mapping):  # the command line knows fields of fields by their own names
+    if isinstance(value, Mapping):  # nested fields are options under their own names
         return [word for key, item in value.items() for word in _option(key, item)]
     flag = name.replace("_", "-")
     if isinstance(value, bool):
         return [f"--{flag}" if value else f"--no-{flag}"]
     if isinstance(value, tuple | list):
         return [f"--{flag}", *map(str, value)]
-    if isinstance(value, str) and value.startswith("-"):  # else it is taken for another option
+    if isinstance(value, str) and value.startswith("-"):  # otherwise it is read as another option
         return [f"--{flag}={value}"]
     return [f"--{flag}", str(value)]

@@ -1,4 +1,4 @@
-"""A run's folder as the page shows it; what cannot be read becomes a sentence."""
+"""A run's folder as the page shows it; each file that cannot be read becomes a sentence."""
 
 import base64
 import os
@@ -14,9 +14,9 @@ from natgrad.lab._store.folder import RunFolder
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.report._command import command
 
-# A browser follows links of at most 2 MB, and base64 makes 4 characters of 3 bytes.
+# Browsers follow data links of at most 2 MB, and base64 needs 4 characters for 3 bytes.
 CSV_BYTES = 1_000_000
-CSV_BYTES_A_RUN = 4_000_000
+CSV_BYTES_PER_RUN = 4_000_000
 PICTURE_BYTES = 3_000_000
 
 _TYPES = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf", "csv": "text/csv"}
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Download:
-    """A file inside the page; `href` is empty where the picture itself is the file."""
+    """A file inside the page; `href` is empty if the file is the picture itself."""
 
     words: str
     name: str
@@ -51,7 +51,7 @@ class Entry:
     """One run.
 
     Attributes:
-        slug: Where links within the page lead.
+        slug: The target of links within the page.
         name: Name of the folder.
         report: `report.json`, or None if it cannot be read.
         problems: Sentences about files that are missing or broken.
@@ -63,7 +63,7 @@ class Entry:
         settings: The config by name, as text.
         changed: Names of options that differ from the preset.
         command: The command that repeats the run, word by word.
-        facts: What was computed where, by name.
+        facts: Preset, time, seeds, cells and revision, by name.
         environment: Versions and machine, by name.
         failures: Cells that failed in a later run.
     """
@@ -91,7 +91,7 @@ def is_run(path: Path) -> bool:
 
 
 def read_entry(path: Path) -> Entry:
-    """Return what the folder of a run has to show; this never raises for a broken one."""
+    """Return the contents of a run's folder; a broken folder does not raise."""
     folder, problems = RunFolder(path), []
     slug = "run-" + re.sub(r"[^A-Za-z0-9-]", lambda sign: f"_{ord(sign[0]):x}_", path.name)
 
@@ -163,7 +163,7 @@ def _text(value: Any) -> str:
 
 
 def _pictures(path: Path, problems: list[str]) -> tuple[str, list[Download]]:
-    """Return the picture to show, vectors if they are not too many, and the files to save."""
+    """Return the picture to show, as vectors if it is not too large, and the files to save."""
     found = {}
     for kind in ("svg", "png", "pdf"):
         try:
@@ -200,7 +200,7 @@ def _tables(run: str, arrays: Arrays | None) -> tuple[list[Download], list[str]]
     omitted: list[str] = []
     if arrays is None:
         return tables, omitted
-    room = CSV_BYTES_A_RUN
+    room = CSV_BYTES_PER_RUN
     for name in arrays:
         values, dims = arrays[name], arrays.dims[name]
         least = 2 * values.size * (len(dims) + 1)  # bytes: a digit and a comma for each field

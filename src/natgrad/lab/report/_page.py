@@ -1,4 +1,4 @@
-"""The page: all claims first, then each figure with its claims, config and data."""
+"""The HTML page: all claims first, then each figure with its claims, config and data."""
 
 import base64
 import hashlib
@@ -21,8 +21,8 @@ _IDENTITY = {"id": str, "statement": str, "source": str, "holds": bool}
 def write_report(out: Path) -> Path:
     """Write `report.html` in the folder of all runs, or of one, and return its path.
 
-    The page holds everything it shows and asks the network for nothing. Runs that cannot be read
-    are named in it, each with a sentence.
+    The page contains everything it shows and needs no network. Runs that cannot be read are listed
+    with the reason.
 
     Raises:
         InvalidInputError: If there is no such folder.
@@ -97,7 +97,7 @@ def _natural(path: Path) -> list[Any]:
 
 
 def _verify(path: Path) -> tuple[list[dict[str, Any]], str]:
-    """Return the outcomes of `natgrad verify`, and a sentence if they cannot be read."""
+    """Return the outcomes of `natgrad verify`, and the problem if they cannot be read."""
     if not path.exists():
         return [], ""
     try:
@@ -105,7 +105,7 @@ def _verify(path: Path) -> tuple[list[dict[str, Any]], str]:
     except InvalidInputError as error:
         return [], str(error)
     if not isinstance(found, list) or not all(_is_outcome(item) for item in found):
-        return [], f"{path} is no list of outcomes of natgrad verify."
+        return [], f"{path} is not a list of outcomes of natgrad verify."
     return found, ""
 
 

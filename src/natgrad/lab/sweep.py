@@ -1,4 +1,4 @@
-"""Run cells on an engine: stored results reused, failures collected, nothing finished lost."""
+"""Run cells on an engine: stored results are reused, failures collected, finished cells kept."""
 
 import time
 from collections import Counter
@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
-from natgrad._checks import describe, instance, number
+from natgrad._checks import describe, instance
 from natgrad.errors import DtypeError
 from natgrad.lab._progress import Display, Reporter, Tally
 from natgrad.lab._store.sources import fingerprint
 from natgrad.lab._store.store import CorruptError, Store, Stored, decode, identify
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.engines import Engine, Job, Outcome
+from natgrad.lab.engines._base import check_timeout
 from natgrad.lab.failures import CellsFailedError, Failure, StoreError
 
-_AGAIN = ("killed", "memory")  # the reason may have been a neighbour's appetite
+__all__ = ["Reporter", "Store", "Sweeper"]
+
+_AGAIN = ("killed", "memory")  # another process may have used the memory
 _ATTEMPTS = 2
 _LAG = 30.0  # seconds that a network file system may take to show what another machine wrote
 
@@ -23,25 +26,25 @@ _LAG = 30.0  # seconds that a network file system may take to show what another 
 class Sweeper:
     """A `Sweep`: call it with cells, get their results in order.
 
-    Equal cells are computed once. What the store holds is reused. A cell that fails does not stop
-    the others; at the end all failures are raised together. An interruption, or an error that
-    concerns every cell, stops the sweep at once and keeps what is finished.
+    Equal cells are computed once. Stored results are reused. A cell that fails does not stop the
+    others; at the end all failures are raised together. An interruption, or an error that concerns
+    every cell, stops the sweep at once and keeps the finished cells.
 
     Args:
         engine: Where cells run.
         store: Where results are kept.
-        fresh: Compute also what the store holds.
+        fresh: Compute stored cells again.
         timeout: Seconds after which a cell is killed; None for never.
-        reporter: Who shows progress; by default nobody.
+        reporter: Shows progress; by default nothing is shown.
 
     Raises:
         InvalidInputError: If the timeout is not positive and finite.
 
     Attributes:
-        done: Cells with a result so far, over all calls, those from the store included.
-        reused: Cells whose result came from the store.
+        done: Number of cells with a result so far, over all calls, including those from the store.
+        reused: Number of cells whose result came from the store.
         failures: Cells without a result.
-        seconds: Sum of the running times of the cells, also of those reused.
+        seconds: Sum of the running times of the cells, including reused ones.
 
     Example:
         >>> import tempfile
@@ -79,7 +82,7 @@ class Sweeper:
         self.done = self.reused = 0
         self.seconds = 0.0
         self.failures: list[Failure] = []
-        self._computed: set[str] = set()  # fresh results need no second refreshing
+        self._computed: set[str] = set()  # fresh results are not computed twice
 
     @property
     def failed(self) -> int:
@@ -87,13 +90,13 @@ class Sweeper:
         return len(self.failures)
 
     def __call__(self, cells: Sequence[Cell], title: str = "") -> list[Result]:
-        """Return one result a cell.
+        """Return one result per cell.
 
         Raises:
             CellsFailedError: If cells failed; all others are in the store.
             StoreError: If results cannot be kept.
-            SchedulerError: If the cluster has gone.
-            WorkerError: If workers do not start, or have other sources.
+            SchedulerError: If the connection to the cluster is lost.
+            WorkerError: If workers do not start, or have different sources.
         """
         if not isinstance(cells, Sequence) or not all(isinstance(cell, Cell) for cell in cells):
             raise DtypeError(f"cells must be a sequence of cells, but are {describe(cells)}.")
@@ -135,17 +138,8 @@ class Sweeper:
         return stored
 
 
-def check_timeout(timeout: float | None) -> float | None:
-    """Return the seconds that a cell may take, None for any time.
-
-    Raises:
-        InvalidInputError: If they are not positive and finite.
-    """
-    return None if timeout is None else number(timeout, "timeout", low=0, low_open=True)
-
-
 class _Batch:
-    """The jobs of one call, on their way."""
+    """The jobs of one call while they run."""
 
     def __init__(
         self,
@@ -162,9 +156,9 @@ class _Batch:
         self._ended: SimpleQueue[tuple[str, Future[Outcome]]] = SimpleQueue()
 
     def run(self) -> None:
-        """Return when every job has ended one way or another."""
+        """Return when every job has ended, with a result or a failure."""
         if self._jobs and not self._engine.workers:
-            self._display.say("there are no workers yet; cells wait for the first.")
+            self._display.say("there are no workers yet; cells wait for the first one.")
         try:
             for key in self._jobs:
                 self._submit(key)
@@ -187,7 +181,7 @@ class _Batch:
         future.add_done_callback(lambda done: self._ended.put((key, done)))
 
     def _settle(self, key: str, future: "Future[Outcome]") -> None:
-        """Take note of a job that has ended; raise what concerns all jobs."""
+        """Record a job that has ended; raise an error that concerns all jobs."""
         del self._under_way[key]
         outcome = future.result()
         tally = self._display.tally
@@ -195,7 +189,7 @@ class _Batch:
             self._keep(key, outcome)
             tally.done += 1
         elif outcome.kind in _AGAIN and self._attempts[key] < _ATTEMPTS:
-            self._submit(key)  # after all that wait already
+            self._submit(key)  # behind the jobs that already wait
         else:
             self._failures.append(self._failure(key, outcome))
             tally.failed += 1
@@ -204,7 +198,7 @@ class _Batch:
     def _keep(self, key: str, outcome: Outcome) -> None:
         if outcome.data is not None:  # the worker does not share the store
             if decode(outcome.data).identity.key != key:
-                raise CorruptError(f"a worker returned another result than that of {key}.")
+                raise CorruptError(f"a worker returned the result of another cell than {key}.")
             self._store.put(key, outcome.data)
 
     def _save_the_rest(self) -> None:

@@ -136,11 +136,11 @@ def test_data_frames_are_matched_by_name_and_labels_are_those_of_the_call():
     for name in "ab":
         found = ng.complete([f"{name}{i}" for i in rows], columns, values, **options)
         assert found.rows[0] == f"{name}0"
-    with pytest.raises(InvalidInputError, match="centring must be 'none', 'mean' or 'means'"):
-        ng.complete(rows, columns, values, centring="rubbish")
+    with pytest.raises(InvalidInputError, match="center must be 'none', 'mean' or 'means'"):
+        ng.complete(rows, columns, values, center="rubbish")
 
 
-def test_features_of_any_size_are_standardised():
+def test_features_of_any_size_are_standardized():
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(60, 2, generator=generator, dtype=torch.float64).numpy()
     y = (x[:, 0] + 0.3 * x[:, 1] > 0).astype(int)

@@ -8,8 +8,10 @@ from typing import Annotated
 import tyro
 
 from natgrad.cli._console import to_json
+from natgrad.cli._renamed import new_names
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.complete.command import TableOptions, complete_table
+from natgrad.experiments.complete.config import RENAMED, TableOptions
+from natgrad.experiments.complete.fit import complete_table
 from natgrad.lab.experiment import Preset
 from natgrad.lab.report import write_report
 
@@ -19,7 +21,7 @@ class Options(Running):
     """Complete a table of (row, column, value), and judge the predictions."""
 
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """CSV or Parquet: one observed entry a line."""
+    """CSV or Parquet: one observed entry per line."""
     table: TableOptions = field(default_factory=TableOptions)
     preset: Preset = "quick"
     """How many depths and scales to choose from."""
@@ -27,6 +29,7 @@ class Options(Running):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
+    arguments = new_names(arguments, RENAMED)
     options = tyro.cli(
         Options, prog="natgrad complete", args=arguments, config=(tyro.conf.OmitArgPrefixes,)
     )

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import tyro
 
 from natgrad.experiments import load
-from natgrad.experiments.compare import experiment as compare
-from natgrad.experiments.compare.cells import Data as CompareData
-from natgrad.experiments.complete import experiment as complete
-from natgrad.experiments.complete.cells import Data as CompleteData
+from natgrad.experiments.compare import fit as compare
+from natgrad.experiments.compare.config import Data as CompareData
+from natgrad.experiments.complete import fit as complete
+from natgrad.experiments.complete.config import Data as CompleteData
 from natgrad.experiments.race import RACE
 from natgrad.lab import _run as run
 from natgrad.lab._store.folder import RunFolder

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from natgrad._checks import dense, describe, integer
+from natgrad._checks import dense, describe, integer, number, numbers
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 
 DEEPEST = 1000
@@ -74,3 +74,20 @@ def integers(values: Any, name: str, *, low: int, high: int | None = None) -> tu
     if len(set(found)) < len(found):
         raise InvalidInputError(f"{name} must be different integers, but are {found}.")
     return found
+
+
+def positive(values: Any, name: str, *, high: float) -> tuple[float, ...]:
+    """Return some positive numbers as a tuple.
+
+    Raises:
+        InvalidInputError: If there are none, or one is not positive or too large.
+
+    Example:
+        >>> positive([1, 0.1], "scales", high=10)
+        (1.0, 0.1)
+    """
+    if not numbers(values, name):
+        raise InvalidInputError(f"{name} must be given, but there are none.")
+    return tuple(
+        number(value, f"each of {name}", low=0, low_open=True, high=high) for value in values
+    )

@@ -1,91 +1,80 @@
-"""Comparing separators on a user's table, as an experiment."""
+"""Compare separators: fit every method to every part of a table, and judge the fits."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad._checks import flag, integer, number, refuse_unknown
+from natgrad._checks import refuse_unknown
+from natgrad._renamed import renamed
 from natgrad.errors import InvalidInputError
-from natgrad.experiments._arguments import DEEPEST, integers
-from natgrad.experiments.compare import cells
+from natgrad.experiments.compare import _cells as cells
+from natgrad.experiments.compare._tables import Loaded, in_memory, load
+from natgrad.experiments.compare.config import OPTIONS, RENAMED, Compare, Data
+from natgrad.experiments.compare.result import Comparison, comparison, notes
+from natgrad.fits import methods
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.claim import Claim
-from natgrad.lab.experiment import PRESETS, Experiment, Sweep
+from natgrad.lab.experiment import PRESETS, Experiment, Sweep, in_this_process
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LARGEST_SCALE = 1e6  # products of larger factors overflow before they are fitted
+__all__ = ["compare", "compute", "experiment"]
+
 _Z = 1.959963984540054  # of a 95 % interval
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """How to compare separators."""
+def compare(
+    x: Any,
+    y: Sequence[Any] | npt.ArrayLike,
+    *,
+    test: tuple[Any, Any] | None = None,
+    unlabeled: Any = None,
+    names: Sequence[str] | None = None,
+    classes: tuple[str, str] | None = None,
+    **options: Any,
+) -> Comparison:
+    """Compare what EGD at each depth, NGD and their limits make of data of two classes.
 
-    depths: tuple[int, ...] = (1, 2, 3, 4)
-    """Depths L of EGD."""
-    until: float = 1e6
-    """Final time of EGD, on the mean loss."""
-    natural_until: float = 10.0
-    """Final time of NGD; its limit is computed apart."""
-    scale: float = 0.1
-    """Initial value of all factors of EGD but the first, which starts at zero."""
-    standardise: bool = True
-    """Centre features and divide them by their standard deviations."""
-    intercept: bool = True
-    """Add a constant feature."""
-    folds: int = 5
-    """Parts of the cross-validation, when no test table is given."""
-    seed: int = 0
-    """Seed of the cross-validation."""
+    Data of every kind are taken: separable, quasi-separable, not separable, rank-deficient; the
+    answer says which.
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be fitted."""
-        checked = {
-            "depths": integers(self.depths, "depths", low=1, high=DEEPEST),
-            **{
-                name: number(getattr(self, name), name, low=0, low_open=True)
-                for name in ("until", "natural_until")
-            },
-            "scale": number(self.scale, "scale", low=0, low_open=True, high=_LARGEST_SCALE),
-            "standardise": flag(self.standardise, "standardise"),
-            "intercept": flag(self.intercept, "intercept"),
-            "folds": integer(self.folds, "folds", low=2),
-            "seed": integer(self.seed, "seed", low=0),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+    Args:
+        x: Features, `(n, d)`: an array, a tensor or a data frame. Rows with NaN are left out.
+        y: Labels, any two values.
+        test: Features and labels to judge by; without them, cross-validation.
+        unlabeled: Further inputs over which the population Fisher is averaged.
+        names: Names of the features; default those of a data frame, or numbers.
+        classes: Two labels to tell apart, if there are more; the second counts as +1.
+        options: Fields of `natgrad.experiments.compare.config.Choices`: `depths`, `until`,
+            `natural_until`, `scale`, `standardize`, `intercept`, `folds`, `seed`.
 
+    Raises:
+        InvalidInputError: If there is nothing to compare; the message says why.
 
-OPTIONS = tuple(field.name for field in fields(Choices))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compare(Choices):
-    """How to compare separators on a table."""
-
-    data: cells.Data
-    """The table, the column of labels, and further tables."""
-
-    @property
-    def how(self) -> cells.Prepared:
-        """Return how rows become inputs."""
-        return cells.Prepared(
-            standardise=self.standardise,
-            intercept=self.intercept,
-            folds=self.folds,
-            seed=self.seed,
-        )
+    Example:
+        >>> x = np.array([[2.0, 1.0], [1.0, 2.0], [3.0, 1.5], [-1.0, -2.0], [-2.0, 0.5], [-1, -1]])
+        >>> found = compare(x, ["a", "a", "a", "b", "b", "b"], depths=(1, 2), folds=2)
+        >>> found.kind, found.accuracy["EGD L=1"]
+        ('separable', 1.0)
+    """
+    if unlabeled is not None:
+        options["unlabeled"] = unlabeled
+    for old, new in RENAMED.items():
+        options = renamed(options, old, new, "compare")
+    unlabeled = options.pop("unlabeled", None)
+    refuse_unknown(options, OPTIONS, "compare")
+    data, loaded = in_memory(x, y, test=test, unlabeled=unlabeled, names=names, classes=classes)
+    config = experiment(data, **options).presets["quick"]
+    return comparison(config, compute(config, in_this_process, loaded), loaded)
 
 
-def experiment(data: cells.Data, **options: Any) -> Experiment[Compare]:
+def experiment(data: Data, **options: Any) -> Experiment[Compare]:
     """Return the experiment for a table.
 
     Raises:
@@ -107,7 +96,7 @@ def experiment(data: cells.Data, **options: Any) -> Experiment[Compare]:
     )
 
 
-def compute(config: Compare, sweep: Sweep, given: cells.Loaded | None = None) -> Arrays:
+def compute(config: Compare, sweep: Sweep, given: Loaded | None = None) -> Arrays:
     """Return accuracies, margins, angles and coefficients of all methods.
 
     Args:
@@ -115,12 +104,12 @@ def compute(config: Compare, sweep: Sweep, given: cells.Loaded | None = None) ->
         sweep: Where cells run.
         given: The tables, if they lie in memory; else they are read from the files of the config.
     """
-    loaded = given or cells.load(config.data)  # bad tables are refused here, not by a worker
+    loaded = given or load(config.data)  # bad tables are refused here, not by a worker
     splits = _splits(config, loaded)
-    names = cells.methods(config.depths)
+    names = methods(config.depths)
     asked = {
         (fold, name): Cell(
-            cells.fit,
+            cells.separator,
             cells.Fit(
                 data=config.data,
                 how=config.how,
@@ -158,7 +147,7 @@ def _part(fold: int | None) -> str:
     return "all rows" if fold is None else f"fold {fold + 1}"
 
 
-def _splits(config: Compare, loaded: cells.Loaded) -> list[int]:
+def _splits(config: Compare, loaded: Loaded) -> list[int]:
     if loaded.test is not None:
         return []
     fewest = min(int((loaded.train.y == value).sum()) for value in (-1, 1))
@@ -197,9 +186,9 @@ def wilson(share: npt.ArrayLike, n: int) -> tuple[Any, Any]:
         (0.839, 1.0)
     """
     p, z = np.asarray(share, dtype=np.float64), _Z
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    center = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
+    return np.clip(center - half, 0, 1), np.clip(center + half, 0, 1)
 
 
 def _describe(
@@ -248,59 +237,6 @@ def claims(config: Compare, arrays: Arrays) -> Sequence[Claim]:
 
 def draw(config: Compare, arrays: Arrays) -> "Figure":
     """Return accuracies, angles and coefficients."""
-    from natgrad.experiments.compare.picture import picture
+    from natgrad.experiments.compare.draw import picture
 
     return picture(arrays)
-
-
-def notes(config: Compare, arrays: Arrays, given: cells.Loaded | None = None) -> Sequence[str]:
-    """Return sentences: of which kind the data are, what was left out, what numbers mean."""
-    loaded = given or cells.load(config.data)
-    first, second = loaded.train.classes
-    split = f"{config.folds}-fold cross-validation" if "fold_accuracy" in arrays else "test table"
-    return [
-        kind_sentence(arrays, config.intercept),
-        f"{len(loaded.train.y)} rows, {len(loaded.train.names)} features; {second!r} against "
-        f"{first!r}.",
-        *loaded.notes,
-        *early_sentences(config, arrays),
-        f"Accuracy is that of a {split} over {int(arrays['judged_rows'])} rows; intervals are "
-        "Wilson's, 95 %"
-        + (", and take folds as independent." if "fold_accuracy" in arrays else "."),
-        f"EGD is gradient flow to t = {config.until:g} on the mean loss from w₁ = 0 and the other "
-        f"factors {config.scale:g}; NGD is natural gradient flow to t = {config.natural_until:g}, "
-        "its Fisher averaged over the rows fitted, or (population) over all inputs at hand: those "
-        "of held-out, test and unlabelled rows too, without their labels.",
-        "Margins and angles are those of fits to all rows, "
-        f"{'standardised' if config.standardise else 'not standardised'}"
-        f"{', the intercept counted as a feature' if config.intercept else ''}; the limit of NGD "
-        "is a vertex of a linear program, or the optimum of the loss where that is finite.",
-    ]
-
-
-def early_sentences(config: Compare, arrays: Arrays) -> list[str]:
-    """Return a sentence for each method whose flow ended before its time, in some fit."""
-    sentences = []
-    for name, ends in zip(arrays.coordinates["method"], arrays["ended_early"], strict=True):
-        until = config.until if name.startswith("EGD") else config.natural_until
-        parts = zip(arrays.coordinates["part"], ends.tolist(), strict=True)
-        where = [f"t = {end:.3g} ({part})" for part, end in parts if not math.isnan(end)]
-        if where:
-            sentences.append(
-                f"The flow of {name} ended early, at {', '.join(where)} instead of t = {until:g}; "
-                "its numbers are those of the last state reached."
-            )
-    return sentences
-
-
-def kind_sentence(arrays: Arrays, intercept: bool) -> str:
-    """Return of which kind the data are, in words."""
-    kind, rank = cells.KINDS[int(arrays["kind"])], int(arrays["rank"])
-    size = len(arrays.coordinates["feature"])
-    with_it = " with an intercept" if intercept else " through the origin"
-    sentence = f"The data are {kind}{with_it}"
-    if intercept and arrays["kind_without"] != arrays["kind"]:
-        sentence += f", and {cells.KINDS[int(arrays['kind_without'])]} without"
-    if rank < size:
-        return f"{sentence}; they are rank-deficient: rank {rank}, {size} columns."
-    return f"{sentence}; they have full rank {rank}."

@@ -119,13 +119,13 @@ def separator(config: Fit, loaded: Loaded | None = None) -> Result:
         natural_until=config.natural_until,
         scale=config.scale,
     )
-    beta = found.beta
+    beta, none = found.beta, bool(found.beta.isnan().any())
     right = correct(beta, rows.test_x, rows.test_y)
     values = {
         "beta": beta,
-        "margin": margin(beta, rows.x, rows.y),
+        "margin": beta.new_tensor(math.nan) if none else margin(beta, rows.x, rows.y),
         "train_accuracy": correct(beta, rows.x, rows.y).mean(),
-        "right": torch.where(torch.isnan(beta).any(), math.nan, right),
+        "right": torch.full_like(right, math.nan) if none else right,
         "early": torch.tensor(found.early, dtype=torch.float64),
     }
     return {name: value.numpy() for name, value in values.items()}

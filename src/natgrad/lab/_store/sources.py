@@ -20,7 +20,7 @@ from natgrad._checksum import digest
 from natgrad.errors import InvalidInputError
 
 _PACKAGE = "natgrad"
-_NATGRAD = Path(__file__).parents[2]  # the folder that holds the package
+_NATGRAD = Path(__file__).parents[3]  # the folder that holds the package
 _INSTALLED = {
     Path(path).resolve()
     for name, path in sysconfig.get_paths().items()

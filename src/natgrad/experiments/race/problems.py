@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from natgrad.data import fashion, mnist, shipped, text
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.race import networks
+from natgrad.experiments.race import _networks as networks
 
 AUTOENCODER = (784, 400, 200, 100, 50, 100, 200, 400, 784)
 _CONTEXT = 64  # characters that the transformer sees

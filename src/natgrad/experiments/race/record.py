@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.experiments.race import contestants as field
+from natgrad.experiments.race import config as field
+from natgrad.experiments.race.claims import against
 from natgrad.experiments.race.problems import ABOUT
-from natgrad.experiments.race.targets import against
 from natgrad.lab._store.folder import plain
 from natgrad.lab.arrays import Arrays
 

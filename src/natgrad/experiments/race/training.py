@@ -14,12 +14,43 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from torch.nn import Module
 
 from natgrad.errors import NonFiniteError
-from natgrad.experiments.race.clock import Clock
+from natgrad.experiments.race._clock import Clock
 from natgrad.experiments.race.problems import Problem
-from natgrad.experiments.race.settings import Settings
 from natgrad.lab.cell import Result
 
 _WORSE = 1e3  # a score so many times that of the initial weights is that of a diverged run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One contestant's settings in one run.
+
+    Attributes:
+        lr: Learning rate; of NGD the factor on its step length. None where the method has its own.
+        batch: Rows of a batch.
+        horizon: The part of the budget in which a cosine takes the rate down to a hundredth; 0 for
+            a constant rate.
+        damping: Damping at the start, for those who have one to set.
+        average: Exponent of NGD's average of the weights; None for the last weights.
+    """
+
+    lr: float | None
+    batch: int
+    horizon: float = 0.0
+    damping: float | None = None
+    average: float | None = None
+
+    def rate(self, part: float) -> float:
+        """Return the factor on the rate after this part of the budget.
+
+        Example:
+            >>> settings = Settings(lr=1.0, batch=10, horizon=0.5)
+            >>> [round(settings.rate(part), 2) for part in (0.0, 0.25, 0.9)]
+            [1.0, 0.5, 0.01]
+        """
+        if not self.horizon:
+            return 1.0
+        return max(0.01, 0.5 * (1 + math.cos(math.pi * min(1.0, part / self.horizon))))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from torch.nn import Linear
 
 from natgrad.data.mnist import cache
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.race import clock, kfac_jax_child
+from natgrad.experiments.race import _clock, _kfac_jax_child
 from natgrad.experiments.race.problems import load
 from natgrad.experiments.race.training import Run
 from natgrad.lab.cell import Result
@@ -75,7 +75,7 @@ def kfac(run: Run) -> Result:
     Raises:
         PeerUnavailableError: If its process fails.
     """
-    assert clock.NOMINAL > 0  # the process loads both files: this cell depends on them
+    assert _clock.NOMINAL > 0  # the process loads both files: this cell depends on them
     problem = load(run.problem)
     layers = [m for m in problem.make(run.seed).modules() if isinstance(m, Linear)]
     arrays = {f"weight{i}": layer.weight.detach().numpy() for i, layer in enumerate(layers)}
@@ -93,7 +93,7 @@ def kfac(run: Run) -> Result:
         folder = Path(name)
         np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
         (folder / "job.json").write_text(json.dumps(job))
-        command = [str(environment()), "-I", kfac_jax_child.__file__, str(folder)]
+        command = [str(environment()), "-I", _kfac_jax_child.__file__, str(folder)]
         variables = {
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from natgrad.experiments.race import contestants as field
-from natgrad.experiments.race.targets import against
+from natgrad.experiments.race import config as field
+from natgrad.experiments.race.claims import against
 from natgrad.lab import figures
 from natgrad.lab.arrays import Arrays
 

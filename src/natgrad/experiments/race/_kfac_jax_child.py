@@ -1,6 +1,6 @@
 """kfac-jax on an autoencoder: runs in an environment of its own, where natgrad is not installed.
 
-    python -I kfac_jax_child.py FOLDER
+    python -I _kfac_jax_child.py FOLDER
 
 reads `job.json` and `data.npz` in the folder and writes `curve.npz`. Compilation does not count.
 """
@@ -104,7 +104,7 @@ class Learner:
 
 def race(job: dict[str, Any], learner: Learner, validation: Any) -> tuple[list[Any], Any]:
     """Return (seconds, score, steps) at each look, and the clock."""
-    spec = spec_from_file_location("clock", Path(__file__).with_name("clock.py"))
+    spec = spec_from_file_location("clock", Path(__file__).with_name("_clock.py"))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.experiments.race import contestants as field
+from natgrad.experiments.race import config as field
 from natgrad.experiments.race.outcomes import Ratio, ratio
-from natgrad.experiments.race.peers import PEERS
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claim import Claim
 
@@ -34,7 +33,7 @@ def against(arrays: Arrays, problem: str, who: str, ours: str = field.DEFAULT) -
 
 def best_peer(arrays: Arrays, problem: str) -> tuple[str, Ratio] | None:
     """Return the fastest tuned peer on a problem, kfac-jax apart; None if the problem is absent."""
-    found = {who: against(arrays, problem, who) for who in PEERS}
+    found = {who: against(arrays, problem, who) for who in field.PEERS}
     known = {who: r for who, r in found.items() if r is not None and not math.isnan(r.value)}
     if not known:
         return None
@@ -112,7 +111,7 @@ def defeats(arrays: Arrays) -> list[str]:
     """
     found = []
     for problem in arrays.coordinates["problem"]:
-        for who in (*PEERS, field.KFAC):
+        for who in (*field.PEERS, field.KFAC):
             measured = against(arrays, problem, who)
             if measured is not None and measured.value < 1:
                 found.append(_defeat(arrays, problem, who, measured))

@@ -10,10 +10,9 @@ from scipy.stats import binomtest
 
 from natgrad.errors import InvalidInputError, LabelError, ShapeError
 from natgrad.experiments.compare import _cells, _tables, compare
-from natgrad.experiments.compare._tables import data_of
 from natgrad.experiments.compare.config import Compare, Data, Prepared
 from natgrad.experiments.compare.draw import plain
-from natgrad.experiments.compare.fit import compute, experiment, used, wilson
+from natgrad.experiments.compare.fit import compute, data_of, experiment, used, wilson
 from natgrad.experiments.compare.result import comparison
 from natgrad.fits import separators
 from natgrad.flows import integrate

@@ -10,13 +10,7 @@ import tyro
 from natgrad.cli._console import to_json
 from natgrad.cli._renamed import new_names
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.compare._tables import data_of
 from natgrad.experiments.compare.config import RENAMED, Choices
-from natgrad.experiments.compare.fit import experiment
-from natgrad.experiments.compare.result import comparison
-from natgrad.lab._run import Request, run
-from natgrad.lab._store.folder import RunFolder
-from natgrad.lab.report import write_report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +41,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def compare(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
-    """Compare, print what came out, and return the exit code."""
+    """Compare, print the result, and return the exit code."""
+    from natgrad.experiments.compare.fit import data_of, experiment
+    from natgrad.experiments.compare.result import comparison
+    from natgrad.lab._run import Request, run
+    from natgrad.lab._store.folder import RunFolder
+    from natgrad.lab.report import write_report
+
     data = data_of(
         options.data,
         options.label,

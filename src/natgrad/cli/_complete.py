@@ -11,9 +11,7 @@ from natgrad.cli._console import to_json
 from natgrad.cli._renamed import new_names
 from natgrad.cli._running import MakeSweeper, Running, with_engine
 from natgrad.experiments.complete.config import RENAMED, TableOptions
-from natgrad.experiments.complete.fit import complete_table
 from natgrad.lab.experiment import Preset
-from natgrad.lab.report import write_report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +36,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def complete(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
-    """Complete, print what came out, and return the exit code."""
+    """Complete, print the result, and return the exit code."""
+    from natgrad.experiments.complete.fit import complete_table
+    from natgrad.lab.report import write_report
+
     outcome = complete_table(
         options.data,
         options.table,

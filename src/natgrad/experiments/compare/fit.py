@@ -12,7 +12,7 @@ from natgrad._checks import refuse_unknown
 from natgrad._renamed import renamed
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.compare import _cells as cells
-from natgrad.experiments.compare._tables import Loaded, in_memory, load
+from natgrad.experiments.compare._tables import Loaded, data_of, in_memory, load
 from natgrad.experiments.compare.config import OPTIONS, RENAMED, Compare, Data
 from natgrad.experiments.compare.result import Comparison, comparison, notes
 from natgrad.fits import methods
@@ -24,7 +24,7 @@ from natgrad.lab.experiment import PRESETS, Experiment, Sweep, in_this_process
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["compare", "compute", "experiment"]
+__all__ = ["compare", "compute", "data_of", "experiment"]
 
 _Z = 1.959963984540054  # of a 95 % interval
 

@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.race import _clock as clocks
 from natgrad.experiments.race import problems
-from natgrad.experiments.race._muon import Muon, orthogonalised
+from natgrad.experiments.race._muon import Muon, orthogonalized
 from natgrad.experiments.race._networks import Attention, Convolutions, Transformer, perceptron
 from natgrad.experiments.race._peers import OPTIMIZERS
 from natgrad.experiments.race.config import CONTESTANTS
@@ -49,7 +49,7 @@ def test_a_slow_minute_counts_less(time):
     clock = clocks.Clock()
     work(time, clock, 0.4)
     assert clock.seconds == pytest.approx(0.4)
-    time.product = 2 * clocks.NOMINAL  # a neighbour begins
+    time.product = 2 * clocks.NOMINAL  # other work begins on the machine
     work(time, clock, 0.8)  # the product is measured again before this
     assert clock.seconds == pytest.approx(0.4 + 0.4)
 
@@ -87,10 +87,10 @@ def test_every_contestant_has_a_space(who, problem):
 
 
 @pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])
-def test_orthogonalised_keeps_singular_vectors(shape):
+def test_orthogonalized_keeps_singular_vectors(shape):
     matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
     u, _, vh = torch.linalg.svd(matrix, full_matrices=False)
-    core = u.mT @ orthogonalised(matrix) @ vh.mT
+    core = u.mT @ orthogonalized(matrix) @ vh.mT
     values = core.diagonal()
     assert (core - values.diag()).abs().max() < 1e-4
     assert values.min() > 0.5

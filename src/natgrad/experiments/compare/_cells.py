@@ -19,7 +19,7 @@ from natgrad.limits import separability
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Inputs and labels to fit, inputs and labels to judge by, and all inputs at hand."""
+    """Inputs and labels to fit, inputs and labels to judge by, and all available inputs."""
 
     x: Tensor
     y: Tensor
@@ -44,7 +44,7 @@ def part(loaded: Loaded, how: Prepared, fold: int | None) -> Part:
 
 
 def folds(y: npt.NDArray[np.float64], how: Prepared) -> npt.NDArray[np.int64]:
-    """Return the fold of each row; every fold has its share of both classes.
+    """Return the fold of each row; every fold gets its share of both classes.
 
     Example:
         >>> folds(np.array([1.0, 1.0, -1.0, -1.0]), Prepared(folds=2)).tolist()
@@ -60,14 +60,14 @@ def folds(y: npt.NDArray[np.float64], how: Prepared) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """The question of which kind the data are."""
+    """Asks whether the data are separable."""
 
     data: Data
     how: Prepared
 
 
 def kind(config: Kind, loaded: Loaded | None = None) -> Result:
-    """Return the kind of the training rows (an index of KINDS) with and without the intercept.
+    """Return the kind of training rows, an index of KINDS, with and without the intercept.
 
     Tables in memory are an argument; tables in files are read where the cell runs.
     """
@@ -104,7 +104,7 @@ class Fit:
 
 
 def separator(config: Fit, loaded: Loaded | None = None) -> Result:
-    """Return β, its margin and accuracy on the rows fitted, and which held-out rows it gets right.
+    """Return β, its margin and accuracy on the rows fitted, and which held-out rows are right.
 
     β is NaN where the method has no answer: a max margin of data that are not separable. For a flow
     that ended before its time, `early` is when; else it is NaN.

@@ -29,7 +29,7 @@ class Loaded:
 
     Attributes:
         train: Rows to learn from.
-        test: Inputs and labels to judge by, if they came apart.
+        test: Inputs and labels to judge by, if given separately.
         unlabeled: Further inputs, perhaps none.
         notes: Sentences on what was left out.
     """
@@ -41,7 +41,7 @@ class Loaded:
 
 
 def gather(train: Labelled, test: Columns | None, unlabeled: Columns | None, label: str) -> Loaded:
-    """Return tables as numbers, from columns."""
+    """Return columns as tables of numbers."""
     notes, judged, inputs = list(train.notes), None, np.empty((0, len(train.names)))
     if test is not None:
         x, y, out = matching(test, train, label)
@@ -85,7 +85,7 @@ def data_of(
     unlabeled: str | Path | None = None,
     classes: tuple[str, str] | None = None,
 ) -> Data:
-    """Return tables in files as an experiment takes them, hashed.
+    """Return tables in files with their hashes.
 
     Raises:
         InvalidInputError: If a file is missing.
@@ -143,7 +143,7 @@ def _is_frame(table: Any) -> bool:
 
 
 def _columns(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
-    """Return an array or a data frame by columns."""
+    """Return the columns of an array or a data frame."""
     if names is None and _is_frame(x):
         try:
             # As in a file: columns of text are left out later, with a note.
@@ -154,7 +154,7 @@ def _columns(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
             ) from error
         if len(found) < len(x.columns) or LABEL in found:
             raise InvalidInputError(
-                f"columns of a data frame need different names, none of them {LABEL!r}: rename one."
+                f"columns of a data frame need different names other than {LABEL!r}: rename one."
             )
         return found
     array = _numbers(x)
@@ -187,8 +187,8 @@ def _names(names: Sequence[str] | None, many: int) -> list[str]:
     texts = all(isinstance(name, str) for name in found)
     if not texts or len(found) != many or len(set(found)) < many or LABEL in found:
         raise InvalidInputError(
-            f"{many} different names of features are needed, texts, none of them {LABEL!r}, but "
-            f"{describe(names)} came."
+            f"{many} different names of features are needed, as texts other than {LABEL!r}, but "
+            f"names are {describe(names)}."
         )
     return found
 

@@ -39,10 +39,10 @@ def compare(
     classes: tuple[str, str] | None = None,
     **options: Any,
 ) -> Comparison:
-    """Compare what EGD at each depth, NGD and their limits make of data of two classes.
+    """Compare the separators that EGD at each depth, NGD and their limits find.
 
-    Data of every kind are taken: separable, quasi-separable, not separable, rank-deficient; the
-    answer says which.
+    The data have two classes. They may be separable, quasi-separable, not separable or
+    rank-deficient; the result says which.
 
     Args:
         x: Features, `(n, d)`: an array, a tensor or a data frame. Rows with NaN are left out.
@@ -102,7 +102,7 @@ def compute(config: Compare, sweep: Sweep, given: Loaded | None = None) -> Array
     Args:
         config: How to compare.
         sweep: Where cells run.
-        given: The tables, if they lie in memory; else they are read from the files of the config.
+        given: The tables, if they are in memory; else they are read from the config's files.
     """
     loaded = given or load(config.data)  # bad tables are refused here, not by a worker
     splits = _splits(config, loaded)
@@ -194,7 +194,7 @@ def wilson(share: npt.ArrayLike, n: int) -> tuple[Any, Any]:
 def _describe(
     arrays: Arrays, found: dict[Any, Result], names: Sequence[str], intercept: bool
 ) -> None:
-    """Add what the fits to all rows look like."""
+    """Add coefficients, angles and margins of the fits to all rows."""
     fits = [found[None, name] for name in names]
     beta = np.stack([fit["beta"] for fit in fits])
     unit = np.stack([_unit(row) for row in beta])
@@ -207,7 +207,7 @@ def _describe(
 
 
 def _unit(beta: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return β/‖β‖ at any scale; NaN where β is zero, or NaN itself, and has no direction."""
+    """Return β/‖β‖ at any scale; NaN where β is zero or NaN."""
     top = np.abs(beta).max()
     if not 0 < top < math.inf:
         return np.full_like(beta, math.nan)
@@ -231,7 +231,7 @@ def used(beta: npt.NDArray[np.float64]) -> float:
 
 
 def claims(config: Compare, arrays: Arrays) -> Sequence[Claim]:
-    """Return nothing: a user's table decides no claim of ours."""
+    """Return nothing: a user's table tests no claim."""
     return ()
 
 

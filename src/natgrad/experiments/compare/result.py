@@ -99,7 +99,7 @@ def _known(value: float) -> float | None:
 
 
 def comparison(config: Compare, arrays: Arrays, given: Loaded | None = None) -> Comparison:
-    """Return what the arrays of an experiment say; `given` are its tables, if not in files."""
+    """Return the comparison in an experiment's arrays; `given` are its tables, if not in files."""
     methods = tuple(arrays.coordinates["method"])
 
     def by_method(values: npt.ArrayLike) -> dict[str, float]:
@@ -128,23 +128,23 @@ def comparison(config: Compare, arrays: Arrays, given: Loaded | None = None) -> 
 
 
 def notes(config: Compare, arrays: Arrays, given: Loaded | None = None) -> Sequence[str]:
-    """Return sentences: of which kind the data are, what was left out, what numbers mean."""
+    """Return sentences: the kind of data, what was left out, what the numbers mean."""
     loaded = given or load(config.data)
     first, second = loaded.train.classes
-    split = f"{config.folds}-fold cross-validation" if "fold_accuracy" in arrays else "test table"
+    folds = "fold_accuracy" in arrays
+    split = f"{config.folds}-fold cross-validation" if folds else "the test table"
     return [
         _kind_sentence(arrays, config.intercept),
         f"{len(loaded.train.y)} rows, {len(loaded.train.names)} features; {second!r} against "
         f"{first!r}.",
         *loaded.notes,
         *_early_sentences(config, arrays),
-        f"Accuracy is that of a {split} over {int(arrays['judged_rows'])} rows; intervals are "
-        "Wilson's, 95 %"
-        + (", and take folds as independent." if "fold_accuracy" in arrays else "."),
+        f"Accuracy is from {split} over {int(arrays['judged_rows'])} rows, with 95 % Wilson "
+        f"intervals{', which treat folds as independent' if folds else ''}.",
         f"EGD is gradient flow to t = {config.until:g} on the mean loss from w₁ = 0 and the other "
         f"factors {config.scale:g}; NGD is natural gradient flow to t = {config.natural_until:g}, "
-        "its Fisher averaged over the rows fitted, or (population) over all inputs at hand: those "
-        "of held-out, test and unlabeled rows too, without their labels.",
+        "its Fisher averaged over the rows fitted, or (population) over all available inputs, "
+        "those of held-out, test and unlabeled rows included, without their labels.",
         "Margins and angles are those of fits to all rows, "
         f"{'standardized' if config.standardize else 'not standardized'}"
         f"{', the intercept counted as a feature' if config.intercept else ''}; the limit of NGD "
@@ -153,7 +153,7 @@ def notes(config: Compare, arrays: Arrays, given: Loaded | None = None) -> Seque
 
 
 def _early_sentences(config: Compare, arrays: Arrays) -> list[str]:
-    """Return a sentence for each method whose flow ended before its time, in some fit."""
+    """Return a sentence for each method with a flow that ended early."""
     sentences = []
     for name, ends in zip(arrays.coordinates["method"], arrays["ended_early"], strict=True):
         until = config.until if name.startswith("EGD") else config.natural_until
@@ -168,7 +168,7 @@ def _early_sentences(config: Compare, arrays: Arrays) -> list[str]:
 
 
 def _kind_sentence(arrays: Arrays, intercept: bool) -> str:
-    """Return of which kind the data are, in words."""
+    """Return the kind of data in words."""
     kind, rank = KINDS[int(arrays["kind"])], int(arrays["rank"])
     size = len(arrays.coordinates["feature"])
     with_it = " with an intercept" if intercept else " through the origin"

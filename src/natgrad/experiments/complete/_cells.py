@@ -20,7 +20,7 @@ CURVE = 100
 
 @dataclass(frozen=True, kw_only=True)
 class ProductConfig:
-    """A product of factors; depth two with a narrow width is plain factorization."""
+    """A product of factors; of depth two and a small width it is plain factorization."""
 
     data: Data
     how: Prepared
@@ -35,7 +35,7 @@ class ProductConfig:
 
 
 def product(config: ProductConfig, loaded: Loaded | None = None) -> Result:
-    """Fit it: to the best state on validation entries, or up to the time found so.
+    """Fit a product: to the state best on validation entries, or up to the time found by them.
 
     A table in memory is an argument; a table in a file is read where the cell runs.
     """
@@ -77,7 +77,7 @@ def _resampled(curve: Tensor, unit: float) -> npt.NDArray[Any]:
 
 
 def _completed(triples: Triples, model: LowRankModel) -> npt.NDArray[np.float32]:
-    """Return the whole matrix, observed entries as they are."""
+    """Return the whole matrix, with observed entries as they are."""
     matrix = model.matrix()
     rows, columns = triples.positions.unbind(1)
     matrix[rows, columns] = triples.values.float()
@@ -94,11 +94,11 @@ class NuclearConfig:
     center: Centering
     width: int
     penalty: float | None = None
-    """Share of the largest useful penalty; None tries halves of it on validation entries."""
+    """Share of the largest useful penalty; None chooses it."""
 
 
 def nuclear(config: NuclearConfig, loaded: Loaded | None = None) -> Result:
-    """Fit it; while tuning, down the path of penalties until validation entries get worse."""
+    """Fit with the penalty given, or choose it on validation entries."""
     loaded = loaded or load(config.data, config.how)
     tuning = config.part == "tune"
     fit = fit_nuclear_norm(

@@ -32,7 +32,7 @@ class Loaded:
         train: Entries to fit while tuning.
         validation: Entries to choose by.
         test: Entries to judge by.
-        own_test: Whether the test entries came in a file of their own.
+        own_test: Whether the test entries were given separately.
         notes: Sentences on what was left out.
     """
 
@@ -71,7 +71,7 @@ def load(data: Data, how: Prepared) -> Loaded:
 
 
 def divide(triples: Triples, test: tuple[Tensor, Tensor, int] | None, how: Prepared) -> Loaded:
-    """Check a table and divide it at random; test entries are taken from it unless given."""
+    """Check a table and divide it at random, with test entries from it unless they are given."""
     _check(triples)
     notes = list(triples.notes)
     entries = Entries(triples.shape, triples.positions, triples.values)
@@ -161,7 +161,7 @@ def _check(triples: Triples) -> None:
 def data_of(
     path: Path, *, test: Path | None = None, names: tuple[str, str, str] | None = None
 ) -> Data:
-    """Return tables in files as an experiment takes them, hashed.
+    """Return tables in files with their hashes.
 
     Raises:
         InvalidInputError: If a file is missing.

@@ -58,10 +58,10 @@ def complete(
     test: tuple[Iterable[Any], Iterable[Any], Iterable[Any]] | None = None,
     **options: Any,
 ) -> Completed:
-    """Complete a matrix from some of its entries by a product of factors along gradient flow.
+    """Complete a matrix from some of its entries by a deep product, fitted by gradient flow.
 
-    Depth, initial scale and stopping time are chosen on held-out entries; so are the rank of plain
-    factorization and the penalty of the nuclear norm, which it is judged against on test entries.
+    Depth, initial scale and stopping time are chosen on held-out entries. So are the rank of plain
+    factorization and the penalty of the nuclear norm, whose test errors are reported beside it.
     Memory: a few matrices of the size of the completed one.
 
     Args:
@@ -101,7 +101,7 @@ def complete(
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came out.
+    """A completed table in a file.
 
     Attributes:
         completed: The matrix and its errors.
@@ -131,7 +131,7 @@ def complete_table(
         preset: How many settings to choose from.
         out: Folder for results.
         sweep: Where cells run.
-        command: What was typed; the report says it.
+        command: What was typed, for the report.
 
     Raises:
         InvalidInputError: If a file cannot be read or completed; the message says why.
@@ -181,7 +181,7 @@ def compute(config: Complete, sweep: Sweep, given: Loaded | None = None) -> Arra
     Args:
         config: How to complete.
         sweep: Where cells run.
-        given: The table, if it lies in memory; else it is read from the file of the config.
+        given: The table, if it is in memory; else it is read from the config's file.
     """
     asking = _Asking(config, given)
     deep = [(depth, scale) for depth in config.depths for scale in config.scales]
@@ -239,7 +239,7 @@ def _work(result: Result) -> float:
 
 
 class _Asking:
-    """The cells of one table: read here once, so that a worker is not the first to refuse it."""
+    """Makes the cells of one table, and refuses a bad table before any cell runs."""
 
     def __init__(self, config: Complete, given: Loaded | None) -> None:
         self._config, self._given = config, given
@@ -293,7 +293,7 @@ def completed_matrix(
 
 
 def claims(config: Complete, arrays: Arrays) -> Sequence[Claim]:
-    """Return the test error beside each other method's; your data decide, nothing is judged."""
+    """Return the test error over that of each other method; nothing is judged."""
     errors = arrays["test_error"]
     many = len(load(config.data, config.how).test)
     return [

@@ -66,10 +66,10 @@ class Completed:
         return float(self.matrix[self.rows.index(str(row)), self.columns.index(str(column))])
 
     def save(self, path: str | Path) -> None:
-        """Write the matrix: `.csv` (a header, a line a row), `.parquet`, or `.safetensors`.
+        """Write the matrix: `.csv` (a header, one line per row), `.parquet`, or `.safetensors`.
 
         Raises:
-            InvalidInputError: If the ending is another.
+            InvalidInputError: If the path ends otherwise.
         """
         path = check_target(path)
         if path.suffix == ".csv":
@@ -121,7 +121,7 @@ def check_target(path: str | Path) -> Path:
     """Return a path that a completed matrix can be written to.
 
     Raises:
-        InvalidInputError: If it ends otherwise, or there is no such folder.
+        InvalidInputError: If it has another ending, or there is no such folder.
     """
     path = as_path(path, "the path")
     if path.suffix not in (".csv", ".parquet", ".safetensors"):
@@ -148,7 +148,7 @@ def _write_parquet(completed: Completed, path: Path) -> None:
 
 
 def completed(arrays: Arrays, matrix: npt.NDArray[np.float32], loaded: Loaded) -> Completed:
-    """Return what the arrays of an experiment say.
+    """Return the result in an experiment's arrays.
 
     Args:
         arrays: What came out.

@@ -1,6 +1,6 @@
 """The peers of the race that run on torch, and their cell.
 
-This module knows nothing of NGD: a change there leaves the peers' results valid.
+This module does not import NGD: the peers' stored results outlive changes of NGD.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ Optimizers = Sequence[torch.optim.Optimizer]
 
 
 class Peer(Learning):
-    """Plain backpropagation and optimizers of torch's kind."""
+    """Plain backpropagation with torch optimizers."""
 
     def __init__(self, run: Run, problem: Problem, model: Module) -> None:
         super().__init__(problem, model, run.settings)
@@ -61,7 +61,7 @@ def _adamw(model: Module, lr: float) -> Optimizers:
 
 
 def _muon(model: Module, lr: float) -> Optimizers:
-    """Return Muon for the weights of layers, AdamW for the rest: embeddings, head, lone vectors."""
+    """Return Muon for the weights of layers, AdamW for the rest: embeddings, head, vectors."""
     matrices: list[Tensor] = [
         module.weight
         for name, module in model.named_modules()

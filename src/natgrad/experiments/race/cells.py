@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TUNING_SEED = 0
-"""Seed of all trials; the finals have those from 1 on."""
+"""Seed of all trials; the finals use the seeds from 1 on."""
 
 _SETTINGS = tuple(field.name for field in fields(Settings))
 
@@ -72,7 +72,7 @@ def compute(config: Race, sweep: Sweep) -> Arrays:
 
 
 def prepare(config: Race) -> tuple[list[Heat], list[str]]:
-    """Return what can be raced here, and sentences on what cannot.
+    """Return the heats that can run here, and sentences on what cannot.
 
     Raises:
         InvalidInputError: If no problem can, or a package of the peers is missing.

@@ -35,14 +35,14 @@ ENTRANTS = (*CONTESTANTS, UNTUNED)
 
 @dataclass(frozen=True, kw_only=True)
 class Race:
-    """Which problems, for how long, how often."""
+    """Which problems, with which budgets, how many trials and seeds."""
 
     problems: tuple[str, ...]
     """Problems by name."""
     targets: tuple[float, ...]
-    """The score on validation data that is to be reached, for each problem."""
+    """The score to reach on validation data, for each problem."""
     budgets: tuple[float, ...]
-    """Seconds of one run, of a core that does the reference product in 14 ms, for each problem."""
+    """Seconds of one run for each problem, on a core that does the reference product in 14 ms."""
     contestants: tuple[str, ...] = TORCH
     """Contestants by name."""
     trials: int = 6
@@ -50,7 +50,7 @@ class Race:
     seeds: int = 3
     """Runs of the finals."""
     points: int = 40
-    """Looks at the validation data in one run."""
+    """Evaluations on validation data per run."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be raced."""
@@ -62,8 +62,8 @@ class Race:
         unknown = [name for name in self.contestants if name not in CONTESTANTS]
         if unknown or DEFAULT not in self.contestants:
             raise InvalidInputError(
-                f"contestants are among {', '.join(CONTESTANTS)}, NGD always one of them, "
-                f"but {', '.join(self.contestants)} came."
+                f"contestants are among {', '.join(CONTESTANTS)}, and include NGD, but are "
+                f"{', '.join(self.contestants)}."
             )
         if min(self.trials, self.seeds, self.points) < 1:
             raise InvalidInputError("trials, seeds and points are at least 1.")
@@ -97,4 +97,4 @@ PRESETS: Mapping[str, Race] = {
 """A race for each preset."""
 
 MINUTES = {"smoke": 0.5, "quick": 13.0, "paper": 67.0}
-"""How long each takes."""
+"""Expected minutes of each."""

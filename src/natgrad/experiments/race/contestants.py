@@ -17,7 +17,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """Where settings are drawn from: intervals on a logarithmic scale, lists with equal chances.
+    """Where settings are drawn from: intervals on a logarithmic scale, lists uniformly.
 
     Attributes:
         first: The settings of the first trial: the method's defaults, or the middle.

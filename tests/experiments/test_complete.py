@@ -1,6 +1,7 @@
 import csv
 import math
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,10 +12,10 @@ from natgrad.data.completion import low_rank
 from natgrad.data.triples import index_table, make_table
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete import _tables, complete
-from natgrad.experiments.complete.config import Complete, Data, Prepared, TableOptions
+from natgrad.experiments.complete.config import Centering, Complete, Data, Prepared, TableOptions
 from natgrad.experiments.complete.fit import complete_table, completed_matrix, compute, experiment
 from natgrad.experiments.complete.result import METHODS, completed
-from natgrad.fits import Entries, fit_product
+from natgrad.fits import Entries, completion, fit_product
 from natgrad.lab._store.store import Store
 from natgrad.lab._sweep import Sweeper
 from natgrad.lab.arrays import Arrays
@@ -230,6 +231,10 @@ def test_the_command_leaves_report_picture_and_matrix(problem, tmp_path):
     nowhere = TableOptions(save=tmp_path / "nowhere" / "m.csv")
     with pytest.raises(InvalidInputError, match="there is no folder"):
         complete_table(tmp_path / "table.csv", nowhere, preset="smoke", out=out, sweep=again)
+
+
+def test_the_centers_of_the_options_are_those_of_the_fits():
+    assert get_args(Centering) == get_args(completion.Centering)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])

@@ -1,6 +1,7 @@
 """Fits of an incomplete matrix, against CVXPY and dense algebra."""
 
 import math
+from dataclasses import replace
 
 import cvxpy
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from natgrad.data.completion import low_rank
 from natgrad.diagnostics import effective_rank
-from natgrad.errors import InvalidInputError
+from natgrad.errors import InvalidInputError, NatgradError
 from natgrad.fits import Center, Entries, LowRankModel, fit_nuclear_norm, fit_product, rmse
 from natgrad.fits._product_flow import entries_of
 from natgrad.fits._soft_impute import SoftImpute
@@ -114,3 +115,43 @@ def test_a_penalty_is_chosen_by_held_out_entries_or_given(parts):
         assert rmse(chosen.model.predict, held_out) <= rmse(other.model.predict, held_out)
     with pytest.raises(InvalidInputError, match="either held_out"):
         fit_nuclear_norm(entries)
+
+
+ODD = [None, "x", math.nan, -1, 1j, [], torch.ones(2), torch.ones(3, 2, device="meta"), object()]
+
+
+@pytest.mark.parametrize(
+    "name", ["center", "depth", "scale", "hidden", "seed", "held_out", "until", "max_evaluations"]
+)
+def test_a_product_refuses_bad_arguments_in_a_sentence(parts, name):
+    for value in ODD[1 if name == "held_out" else 0 :]:
+        with pytest.raises(NatgradError, match=name) as caught:
+            fit_product(parts[1], **{name: value})
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["center", "width", "seed", "held_out", "penalty", "tries"])
+def test_the_nuclear_norm_refuses_bad_arguments_in_a_sentence(parts, name):
+    given = {} if name in ("held_out", "penalty") else {"penalty": 0.5}
+    for value in ODD[1:]:
+        with pytest.raises(NatgradError, match=name) as caught:
+            fit_nuclear_norm(parts[1], **given, **{name: value})
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"shape": (40,)}, "two positive integers"),
+        ({"shape": (4, 4)}, "must lie in a matrix"),
+        ({"positions": torch.zeros(3, 2)}, "must be int64"),
+        ({"positions": torch.zeros(3, 2, dtype=torch.int64)}, "one for each value"),
+        ({"values": torch.full((450,), math.nan)}, "must be finite"),
+        ({"values": [1.0]}, "must be a torch.Tensor"),
+    ],
+)
+def test_entries_that_cannot_be_fitted_are_refused(parts, change, words):
+    with pytest.raises(NatgradError, match=words):
+        fit_product(replace(parts[1], **change))
+    with pytest.raises(NatgradError, match="of the matrix of the entries"):
+        fit_product(parts[1], held_out=replace(parts[2], shape=(50, 50)))

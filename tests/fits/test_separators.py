@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from natgrad.errors import InvalidInputError
+from natgrad.errors import InvalidInputError, NatgradError
 from natgrad.fits import Scaling, correct, fit_separator, methods
 from natgrad.limits import least_squares, max_margin
 from tests.helpers import assert_near, randn
@@ -58,7 +58,7 @@ def test_the_population_fisher_is_averaged_over_the_inputs():
     assert float(torch.linalg.vector_norm(own / own.norm() - wide / wide.norm())) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["NDG", "EGD L=two", "EGD L="])
+@pytest.mark.parametrize("name", ["NDG", "EGD L=two", "EGD L=", "EGD L=0", None, 3, ["NGD"]])
 def test_unknown_methods_are_refused(name):
     with pytest.raises(InvalidInputError, match="there is no method"):
         fit_separator(name, *clouds(1.0))
@@ -74,3 +74,15 @@ def test_scaling_takes_features_of_any_size():
     same = Scaling.of(rows, standardize=False, intercept=True)(rows)
     assert np.array_equal(same[:, 1:].numpy(), rows)
     assert bool((same[:, 0] == 1).all())
+
+
+@pytest.mark.parametrize("name", ["x", "y", "inputs", "until", "natural_until", "scale"])
+def test_bad_arguments_are_refused_in_a_sentence(name):
+    x, y = clouds(1.0)
+    odd = ["x", math.nan, -1, 1j, [], torch.ones(2), torch.ones(30, 3, device="meta"), object()]
+    for value in odd:
+        with pytest.raises(NatgradError, match=name) as caught:
+            fit_separator("NGD population", **({"x": x, "y": y} | {name: value}))
+        assert "\n" not in str(caught.value)
+    with pytest.raises(NatgradError, match="labels -1 and 1"):
+        fit_separator("least squares", x, 2 * y)

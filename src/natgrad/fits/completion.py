@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from natgrad.errors import InvalidInputError
-from natgrad.fits._entries import Entries
+from natgrad._checks import choice, integer, number
+from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.fits._entries import Entries, checked
 from natgrad.fits._product_flow import Factors, entries_of, halves, product_flow
 from natgrad.fits._soft_impute import SoftImpute, penalties
 
@@ -168,6 +169,12 @@ class ProductFit:
         curve: Times and held-out errors along the flow, in the unit of the center, shape
             `(steps, 2)`; empty without held-out entries.
         evaluations: Number of gradients.
+
+    Example:
+        >>> entries = Entries((2, 2), torch.tensor([[0, 0], [1, 1]]), torch.tensor([1.0, 2.0]))
+        >>> fit = fit_product(entries, hidden=1)
+        >>> len(fit.factors), fit.to_end, fit.model.matrix().shape
+        (2, False, torch.Size([2, 2]))
     """
 
     model: LowRankModel
@@ -207,7 +214,7 @@ def fit_product(
         max_evaluations: Most gradients.
 
     Raises:
-        InvalidInputError: If nothing is left once the entries are centered.
+        InvalidInputError: If an argument cannot be used, or nothing is left after centering.
 
     Example:
         >>> truth = torch.outer(torch.arange(1.0, 7), torch.linspace(-1, 1, 6)).double()
@@ -217,16 +224,16 @@ def fit_product(
         >>> bool((fit.model.matrix() - truth).abs().max() < 0.1)
         True
     """
-    middle = Center.of(entries, center)
+    entries, held_out, middle = _prepared(entries, held_out, center)
     found = product_flow(
         middle.standardized(entries),
-        depth=depth,
-        scale=scale,
-        hidden=min(hidden, *entries.shape),
-        seed=seed,
+        depth=integer(depth, "depth", low=2),
+        scale=number(scale, "scale", low=0, low_open=True),
+        hidden=min(integer(hidden, "hidden", low=1), *entries.shape),
+        seed=integer(seed, "seed", low=0),
         held_out=None if held_out is None else middle.standardized(held_out),
-        until=until,
-        max_evaluations=max_evaluations,
+        until=number(until, "until", low=0, low_open=True, infinite=True),
+        max_evaluations=integer(max_evaluations, "max_evaluations", low=1),
     )
     return ProductFit(
         LowRankModel(middle, *halves(found.factors)),
@@ -245,6 +252,11 @@ class NuclearFit:
     Attributes:
         model: The fitted matrix.
         penalty: λ as a share of the largest useful one.
+
+    Example:
+        >>> entries = Entries((2, 2), torch.tensor([[0, 0], [1, 1]]), torch.tensor([1.0, 2.0]))
+        >>> fit_nuclear_norm(entries, width=1, penalty=0.5).penalty
+        0.5
     """
 
     model: LowRankModel
@@ -286,7 +298,11 @@ def fit_nuclear_norm(
     """
     if (held_out is None) == (penalty is None):
         raise InvalidInputError("give either held_out, to choose the penalty by, or penalty.")
-    middle = Center.of(entries, center)
+    entries, held_out, middle = _prepared(entries, held_out, center)
+    width, seed = integer(width, "width", low=1), integer(seed, "seed", low=0)
+    tries = integer(tries, "tries", low=1)
+    if penalty is not None:
+        penalty = number(penalty, "penalty", low=0, low_open=True)
     solver = SoftImpute(middle.standardized(entries), width=min(width, *entries.shape), seed=seed)
     largest = solver.largest()
     best, least = NuclearFit(LowRankModel(middle, *solver.now.halves()), 1.0), math.inf
@@ -304,3 +320,18 @@ def fit_nuclear_norm(
         elif error > _WORSE * least:
             break
     return best
+
+
+def _prepared(
+    entries: Entries, held_out: Entries | None, center: Centering
+) -> tuple[Entries, Entries | None, Center]:
+    """Return entries that can be fitted, and what is subtracted from them."""
+    entries = checked(entries, "entries")
+    if held_out is not None:
+        held_out = checked(held_out, "held_out")
+        if held_out.shape != entries.shape:
+            raise ShapeError(
+                f"held_out must be of the matrix of the entries, of shape {entries.shape}, but has "
+                f"shape {held_out.shape}."
+            )
+    return entries, held_out, Center.of(entries, choice(center, "center", get_args(Centering)))

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from natgrad._checks import nearest
+from natgrad._checks import describe, nearest, number, tensor
 from natgrad.directions import euclidean, natural
-from natgrad.errors import ConvergenceError, InvalidInputError
+from natgrad.errors import ConvergenceError, InvalidInputError, LabelError
 from natgrad.flows import Status, Trajectory, integrate
 from natgrad.flows.closed_forms import natural_flow_of_logistic_regression
 from natgrad.likelihoods import Bernoulli
@@ -72,6 +72,10 @@ class Separator:
         beta: The normal β of the hyperplane, `(d,)`; NaN where the method has no answer, such as a
             max margin of data that are not separable.
         early: When the flow ended, if that was before its time; else NaN.
+
+    Example:
+        >>> Separator(torch.ones(2)).early
+        nan
     """
 
     beta: Tensor
@@ -110,7 +114,7 @@ def fit_separator(
         scale: Initial value of all factors of EGD but the first, which is zero.
 
     Raises:
-        InvalidInputError: If there is no such method.
+        InvalidInputError: If there is no such method, or an argument cannot be used.
 
     Example:
         >>> x = torch.tensor([[1.0, 2.0], [-1.0, -1.0], [2.0, 0.5]], dtype=torch.float64)
@@ -119,14 +123,17 @@ def fit_separator(
         >>> correct(beta, x, y)
         tensor([1., 1., 1.], dtype=torch.float64)
     """
-    rows = _Rows(x, y, x if inputs is None else inputs, natural_until)
-    depth = method.removeprefix(_EGD)
-    if depth != method and depth.isdecimal():
+    rows = _checked(x, y, inputs, number(natural_until, "natural_until", low=0, low_open=True))
+    until = number(until, "until", low=0, low_open=True)
+    scale = number(scale, "scale", low=0, low_open=True)
+    name = method if isinstance(method, str) else ""
+    depth = name.removeprefix(_EGD)
+    if depth != name and depth.isdecimal() and int(depth) > 0:
         return _euclidean(rows, int(depth), until, scale)
-    if method not in _METHODS:
-        known = methods((1, 2))
-        raise InvalidInputError(f"there is no method {method!r}. {nearest(method, known)}")
-    return _METHODS[method](rows)
+    if name not in _METHODS:
+        hint = nearest(name, methods((1, 2)))
+        raise InvalidInputError(f"there is no method {describe(method)}. {hint}")
+    return _METHODS[name](rows)
 
 
 def correct(beta: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -150,6 +157,16 @@ class _Rows:
     y: Tensor
     inputs: Tensor
     until: float
+
+
+def _checked(x: Tensor, y: Tensor, inputs: Tensor | None, until: float) -> _Rows:
+    x = tensor(x, "x", shape=("n", "d"), dtypes=(torch.float64,))
+    y = tensor(y, "y", shape=(len(x),), dtypes=(torch.float64,))
+    if not bool((y.abs() == 1).all()):
+        raise LabelError("y must hold labels -1 and 1 alone.")
+    if inputs is not None:
+        inputs = tensor(inputs, "inputs", shape=("m", x.shape[1]), dtypes=(torch.float64,))
+    return _Rows(x, y, x if inputs is None else inputs, until)
 
 
 def _euclidean(rows: _Rows, depth: int, until: float, scale: float) -> Separator:

@@ -19,6 +19,7 @@ LAYERS: list[set[str]] = [
     {"directions", "optim", "stopping"},
     {"flows"},
     {"diagnostics", "limits"},
+    {"fits"},
     {"experiments", "verify"},
     {"cli"},
     {"__main__"},
@@ -37,6 +38,16 @@ ONLY: dict[str, set[str]] = {
     "reference": {"errors", "_checks", "likelihoods"},
     "limits": {"errors", "_checks", "_renamed", "linalg", "likelihoods", "parametrizations"},
     "diagnostics": {"errors", "_checks", "linalg", "likelihoods", "parametrizations"},
+    "fits": {
+        "errors",
+        "_checks",
+        "likelihoods",
+        "parametrizations",
+        "directions",
+        "stopping",
+        "flows",
+        "limits",
+    },
 }
 
 # Who may import these, besides tests and the package's own __init__.

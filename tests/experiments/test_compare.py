@@ -9,11 +9,12 @@ import pytest
 from scipy.stats import binomtest
 
 from natgrad.errors import InvalidInputError, LabelError, ShapeError
-from natgrad.experiments.compare import cells as compare_cells
-from natgrad.experiments.compare import compare
-from natgrad.experiments.compare.comparison import comparison, data_of
-from natgrad.experiments.compare.experiment import Compare, compute, experiment, used, wilson
-from natgrad.experiments.compare.picture import plain
+from natgrad.experiments.compare import _cells, _tables, compare
+from natgrad.experiments.compare.config import Compare, Data, Prepared
+from natgrad.experiments.compare.draw import plain
+from natgrad.experiments.compare.fit import compute, data_of, experiment, used, wilson
+from natgrad.experiments.compare.result import comparison
+from natgrad.fits import separators
 from natgrad.flows import integrate
 from natgrad.lab import figures
 from natgrad.lab._run import Request, run
@@ -91,7 +92,7 @@ def test_data_that_are_not_separable_have_a_finite_optimum() -> None:
 def test_quasi_separable_data() -> None:
     x, y = blobs(30, 4.0)
     x, y = np.vstack([x, [[0, 0, 0]] * 4]), np.append(y, [0, 1, 0, 1])  # both classes at one point
-    found = compare(x, y, **FEW, standardise=False, intercept=False)
+    found = compare(x, y, **FEW, standardize=False, intercept=False)
     assert found.kind == "quasi-separable"
     assert math.isnan(found.margin["ℓ2 max margin"])
     assert not math.isnan(found.accuracy["limit of NGD"])
@@ -134,20 +135,20 @@ def test_a_test_table_replaces_cross_validation() -> None:
     found = compare(x[:60], y[:60], test=(x[60:], y[60:]), **FEW)
     k = found.methods.index("least squares")
     beta = found.coefficients[k]
-    centre, scale = x[:60].mean(axis=0), x[:60].std(axis=0)
-    guess = beta[0] + (x[60:] - centre) / scale @ beta[1:] > 0
+    center, scale = x[:60].mean(axis=0), x[:60].std(axis=0)
+    guess = beta[0] + (x[60:] - center) / scale @ beta[1:] > 0
     assert found.accuracy["least squares"] == pytest.approx((guess == (y[60:] == 1)).mean())
     assert all(math.isnan(value) for value in found.spread.values())
     assert "test table over 140 rows" in " ".join(found.notes)
 
 
-def test_standardisation_uses_the_rows_fitted_alone() -> None:
+def test_standardization_uses_the_rows_fitted_alone() -> None:
     x, y = blobs(12, 2.0)
-    loaded = compare_cells.gather(
-        compare_cells.labelled({"a": x[:, 0], "b": x[:, 1], "y": y}, "y"), None, None, "y"
+    loaded = _tables.gather(
+        _tables.labelled({"a": x[:, 0], "b": x[:, 1], "y": y}, "y"), None, None, "y"
     )
-    how = compare_cells.Prepared(folds=3)
-    rows = compare_cells.part(loaded, how, 0)
+    how = Prepared(folds=3)
+    rows = _cells.part(loaded, how, 0)
     assert rows.x[:, 1:].mean(0).abs().max() < 1e-12
     assert np.allclose(rows.x[:, 1:].std(0, correction=0), 1)
     assert bool((rows.x[:, 0] == 1).all())
@@ -157,15 +158,15 @@ def test_standardisation_uses_the_rows_fitted_alone() -> None:
 
 def test_folds_share_out_both_classes() -> None:
     y = np.array([1.0] * 7 + [-1.0] * 11)
-    fold = compare_cells.folds(y, compare_cells.Prepared(folds=3, seed=2))
+    fold = _cells.folds(y, Prepared(folds=3, seed=2))
     counts = [[int(((fold == k) & (y == v)).sum()) for k in range(3)] for v in (-1, 1)]
     assert counts == [[4, 4, 3], [3, 2, 2]]
 
 
-def test_unlabelled_rows_move_the_population_fisher_alone() -> None:
+def test_unlabeled_rows_move_the_population_fisher_alone() -> None:
     x, y = blobs(30, 1.5)
     far = np.random.default_rng(1).standard_normal((200, 3)) * [1, 5, 1]
-    without, with_them = (compare(x, y, unlabelled=u, **FEW) for u in (None, far))
+    without, with_them = (compare(x, y, unlabeled=u, **FEW) for u in (None, far))
     k = without.methods.index("NGD population")
     others = [np.delete(found.coefficients, k, 0) for found in (without, with_them)]
     assert np.array_equal(*others, equal_nan=True)
@@ -246,12 +247,12 @@ def test_a_file_that_changes_under_way_is_not_trusted(tmp_path: Path) -> None:
     data = data_of(path, "kind")
     write(path, *blobs(20, 3.0, seed=1))
     with pytest.raises(InvalidInputError, match="has changed since the run began"):
-        compare_cells.load(data)
+        _tables.load(data)
     with pytest.raises(InvalidInputError, match="there is no file"):
         data_of(tmp_path / "gone.csv", "kind")
 
 
-def test_tables_in_files_test_and_unlabelled(tmp_path: Path) -> None:
+def test_tables_in_files_test_and_unlabeled(tmp_path: Path) -> None:
     x, y = blobs(60, 2.0)
     paths = [
         write(tmp_path / f"{name}.csv", x[part], y[part])
@@ -263,20 +264,20 @@ def test_tables_in_files_test_and_unlabelled(tmp_path: Path) -> None:
     ]
     with paths[1].open("a") as file:
         file.write("1.0,,2.0,0\n")
-    one = experiment(data_of(paths[0], "kind", test=paths[1], unlabelled=paths[2]), **FEW)
+    one = experiment(data_of(paths[0], "kind", test=paths[1], unlabeled=paths[2]), **FEW)
     config = one.presets["quick"]
     arrays = one.compute(config, here)
     assert int(arrays["judged_rows"]) == 20
-    loaded = compare_cells.load(config.data)
-    assert len(compare_cells.part(loaded, config.how, None).inputs) == 60
+    loaded = _tables.load(config.data)
+    assert len(_cells.part(loaded, config.how, None).inputs) == 60
     assert "1 test rows lack a feature or a known label and were left out." in loaded.notes
 
 
 def test_the_picture_takes_any_name() -> None:
     x, y = blobs(20, 2.0)
-    found = experiment(compare_cells.Data(path="", digest="x", label="y"), **FEW)
+    found = experiment(Data(path="", digest="x", label="y"), **FEW)
     names = {"$\\frac$": x[:, 0], "a" * 99: x[:, 1], "_^{}": x[:, 2], "y": y}
-    loaded = compare_cells.gather(compare_cells.labelled(names, "y"), None, None, "y")
+    loaded = _tables.gather(_tables.labelled(names, "y"), None, None, "y")
     config = found.presets["quick"]
     arrays = compute(config, here, loaded)
     with figures.style():
@@ -297,8 +298,8 @@ def test_threads_do_not_share_tables() -> None:
 def test_tables_in_memory_reach_other_processes(tmp_path: Path) -> None:
     x, y = blobs(20, 2.0)
     columns = {f"f{k}": x[:, k] for k in range(3)} | {"y": y}
-    loaded = compare_cells.gather(compare_cells.labelled(columns, "y"), None, None, "y")
-    data = compare_cells.Data(path="", digest="of these numbers", label="y")
+    loaded = _tables.gather(_tables.labelled(columns, "y"), None, None, "y")
+    data = Data(path="", digest="of these numbers", label="y")
     config = experiment(data, **FEW).presets["quick"]
     with start_engine("local", workers=1) as engine:
         arrays = compute(config, Sweeper(engine, Store(tmp_path)), loaded)
@@ -315,7 +316,7 @@ def test_a_flow_that_stalls_is_said(monkeypatch) -> None:
     def impatient(*arguments, **options):
         return integrate(*arguments, **(options | {"max_evaluations": 30}))
 
-    monkeypatch.setattr(compare_cells, "integrate", impatient)
+    monkeypatch.setattr(separators, "integrate", impatient)
     found = compare(x, y, **how)
     said = [note for note in found.notes if "ended early" in note]
     for name, until in (("EGD L=1", "10000"), ("EGD L=2", "10000"), ("NGD population", "10")):

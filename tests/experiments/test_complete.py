@@ -1,8 +1,8 @@
 import csv
 import math
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
 
-import cvxpy
 import numpy as np
 import pytest
 import torch
@@ -10,26 +10,17 @@ import torch
 from natgrad.data._files import digest_of
 from natgrad.data.completion import low_rank
 from natgrad.data.triples import index_table, make_table
-from natgrad.diagnostics import effective_rank
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.complete import cells, complete
-from natgrad.experiments.complete.baselines import SoftImpute
-from natgrad.experiments.complete.command import TableOptions, complete_table
-from natgrad.experiments.complete.completed import completed
-from natgrad.experiments.complete.experiment import METHODS, Complete, compute, experiment
-from natgrad.experiments.complete.fitting import (
-    Centre,
-    Entries,
-    fit_product,
-    halves,
-    predict,
-    spectrum,
-)
+from natgrad.experiments.complete import _tables, complete
+from natgrad.experiments.complete.config import Centering, Complete, Data, Prepared, TableOptions
+from natgrad.experiments.complete.fit import complete_table, completed_matrix, compute, experiment
+from natgrad.experiments.complete.result import METHODS, completed
+from natgrad.fits import Entries, completion, fit_product
 from natgrad.lab._store.store import Store
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.engines import Serial, start_engine
 from natgrad.lab.sweep import Sweeper
-from tests.helpers import assert_near, randn
+from tests.helpers import randn
 
 FEW = {"depths": (2, 3), "scales": (1e-3,), "ranks": (2, 3)}
 
@@ -114,24 +105,16 @@ def test_noise_is_not_fitted(problem):
     assert 0.45 < judged < 0.8  # noise included
     # To the end of the flow the noise comes too.
     entries = Entries((40, 30), problem.positions, torch.tensor(noisy, dtype=torch.float64))
-    fit = fit_product(entries, depth=2, scale=1e-3, hidden=30, seed=0)
-    left, right = halves(fit.factors)
-    assert math.sqrt(problem.test_error(left @ right)) > 1.2 * error
+    fit = fit_product(entries, center="none", depth=2, scale=1e-3, hidden=30, seed=0)
+    assert math.sqrt(problem.test_error(fit.model.matrix())) > 1.2 * error
 
 
-def test_centring_by_means_takes_additive_effects_away():
+def test_row_and_column_means_are_a_method_and_a_center():
     a, b = randn(30, seed=1), randn(25, seed=2)
     truth = 5 + a[:, None] + b[None, :]
     chosen = torch.rand(30, 25, generator=torch.Generator().manual_seed(3)) < 0.5
     rows, columns = chosen.nonzero().T.tolist()
-    entries = Entries((30, 25), chosen.nonzero(), truth[chosen])
-    centre = Centre.of(entries, "means")
-    assert centre.unit < 0.25
-    assert_near(centre.at(entries.positions), centre.everywhere()[chosen], 1e-14)
-    back = centre.standardised(entries).values * centre.unit + centre.at(entries.positions)
-    assert_near(back, entries.values, 1e-12)
-    assert Centre.of(entries, "none").mean == 0
-    found = complete(rows, columns, truth[chosen].tolist(), centring="means", **FEW)
+    found = complete(rows, columns, truth[chosen].tolist(), center="means", **FEW)
     assert found.test_error["row and column means"] < 0.3
     assert np.abs(found.matrix - truth.numpy()).max() < 1.5
 
@@ -206,7 +189,7 @@ def test_as_an_experiment_of_the_laboratory(problem, tmp_path):
     path = tmp_path / "ratings.csv"
     lines = (f"u{r},i{c},{v!r}" for r, c, v in zip(rows, columns, values, strict=True))
     path.write_text("user,item,stars\n" + "\n".join(lines))
-    data = cells.Data(path=str(path), digest=digest_of(path))
+    data = Data(path=str(path), digest=digest_of(path))
     this = experiment(data)
     assert this.folder == "complete-ratings"
     config = this.presets["smoke"]
@@ -214,11 +197,12 @@ def test_as_an_experiment_of_the_laboratory(problem, tmp_path):
     assert all(claim.holds("smoke") is None for claim in this.claims(config, arrays))
     assert len(this.draw(config, arrays).axes) == 3
     assert this.departures(config, arrays) == ()
-    found = completed(config, arrays, sweep)
+    loaded = _tables.load(config.data, config.how)
+    found = completed(arrays, completed_matrix(config, arrays, sweep), loaded)
     where = [int(label[1:]) for label in found.rows], [int(label[1:]) for label in found.columns]
     np.testing.assert_allclose(found.matrix, problem.truth.numpy()[np.ix_(*where)], atol=0.5)
     path.write_text("user,item,stars\na,b,1\n")
-    cells.load.cache_clear()
+    _tables.load.cache_clear()
     with pytest.raises(InvalidInputError, match="has changed"):
         this.compute(config, sweep)
 
@@ -229,7 +213,7 @@ def test_the_command_leaves_report_picture_and_matrix(problem, tmp_path):
     (tmp_path / "table.csv").write_text("\n".join(line for k, line in enumerate(lines) if k % 10))
     (tmp_path / "test.csv").write_text("\n".join(lines[::10]))
     sweep = Sweeper(Serial(), Store(tmp_path / "runs" / "store"))
-    options = TableOptions(test=tmp_path / "test.csv", centring="none", scales=(1e-3,))
+    options = TableOptions(test=tmp_path / "test.csv", center="none", scales=(1e-3,))
     out = tmp_path / "runs"
     outcome = complete_table(tmp_path / "table.csv", options, preset="smoke", out=out, sweep=sweep)
     folder = out / "complete-table"
@@ -249,46 +233,16 @@ def test_the_command_leaves_report_picture_and_matrix(problem, tmp_path):
         complete_table(tmp_path / "table.csv", nowhere, preset="smoke", out=out, sweep=again)
 
 
+def test_the_centers_of_the_options_are_those_of_the_fits():
+    assert get_args(Centering) == get_args(completion.Centering)
+
+
 @pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
 def test_presets_are_valid_and_grow(preset):
-    data = cells.Data(path="x.csv", digest="")
-    config = experiment(data, centring="none").presets[preset]
+    data = Data(path="x.csv", digest="")
+    config = experiment(data, center="none").presets[preset]
     assert isinstance(config, Complete)
-    assert config.centring == "none"
-
-
-def test_soft_impute_reaches_the_optimum_of_cvxpy():
-    problem = low_rank(shape=(12, 9), rank=2, observed=60, seed=1)
-    entries = Entries((12, 9), problem.positions, problem.values)
-    solver = SoftImpute(entries, width=9, seed=0)
-    assert solver.largest() == pytest.approx(
-        float(torch.linalg.matrix_norm(torch.where(problem.observed, problem.truth, 0.0), 2)),
-        rel=1e-4,
-    )
-    for penalty in (2.0, 0.5):
-        left, right = solver.solve(penalty).halves()
-        beta = (left @ right).double()
-        value = 0.5 * problem.train_error(beta) * 60 + penalty * float(
-            torch.linalg.matrix_norm(beta, "nuc")
-        )
-        b = cvxpy.Variable((12, 9))
-        gap = cvxpy.multiply(problem.observed.double().numpy(), b - problem.truth.numpy())
-        objective = 0.5 * cvxpy.sum_squares(gap) + penalty * cvxpy.normNuc(b)
-        judge = cvxpy.Problem(cvxpy.Minimize(objective))
-        judge.solve(solver="CLARABEL")
-        assert value == pytest.approx(judge.value, rel=1e-3)
-
-
-def test_predictions_and_spectra_without_the_matrix():
-    left, right = randn(9, 3, seed=1), randn(3, 7, seed=2)
-    where = torch.tensor([[0, 0], [8, 6], [4, 2]])
-    whole = left @ right
-    assert_near(predict(left, right, where), whole[where[:, 0], where[:, 1]], 1e-14)
-    values = spectrum(left, right)
-    assert_near(values, torch.linalg.svdvals(whole)[:3], 1e-12)
-    assert float(effective_rank(torch.diag(values))) == pytest.approx(
-        float(effective_rank(whole)), rel=1e-9
-    )
+    assert config.center == "none"
 
 
 def test_a_real_table():
@@ -336,13 +290,18 @@ def test_threads_do_not_share_tables():
         assert np.array_equal(one.matrix, other.matrix)
 
 
+def whole(config, sweep, loaded):
+    arrays = compute(config, sweep, loaded)
+    return completed(arrays, completed_matrix(config, arrays, sweep, loaded), loaded)
+
+
 def test_a_table_in_memory_reaches_other_processes(tmp_path):
-    loaded = cells.divide(index_table(make_table(*small(0))), None, 0.1, 0)
-    data = cells.Data(path="", digest="of these numbers")
+    loaded = _tables.divide(index_table(make_table(*small(0))), None, Prepared())
+    data = Data(path="", digest="of these numbers")
     config = Complete(data=data, depths=(2,), scales=(1e-2,), ranks=(1,), max_evaluations=100)
     with start_engine("local", workers=1) as engine:
         there = Sweeper(engine, Store(tmp_path))
-        found = completed(config, compute(config, there, loaded), there, loaded)
-    here = completed(config, compute(config, sweep, loaded), sweep, loaded)
+        found = whole(config, there, loaded)
+    here = whole(config, sweep, loaded)
     assert found.test_error == here.test_error
     assert np.array_equal(found.matrix, here.matrix)

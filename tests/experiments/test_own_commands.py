@@ -2,13 +2,18 @@
 
 import json
 import re
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 import torch
 
 import natgrad as ng
 from natgrad import cli
 from natgrad.errors import InvalidInputError
+from natgrad.experiments.compare import config as compare_config
+from natgrad.experiments.complete import config as complete_config
 from natgrad.lab._store.folder import RunFolder
 
 HOW = ("--engine", "serial", "--quiet")
@@ -136,11 +141,11 @@ def test_data_frames_are_matched_by_name_and_labels_are_those_of_the_call():
     for name in "ab":
         found = ng.complete([f"{name}{i}" for i in rows], columns, values, **options)
         assert found.rows[0] == f"{name}0"
-    with pytest.raises(InvalidInputError, match="centring must be 'none', 'mean' or 'means'"):
-        ng.complete(rows, columns, values, centring="rubbish")
+    with pytest.raises(InvalidInputError, match="center must be 'none', 'mean' or 'means'"):
+        ng.complete(rows, columns, values, center="rubbish")
 
 
-def test_features_of_any_size_are_standardised():
+def test_features_of_any_size_are_standardized():
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(60, 2, generator=generator, dtype=torch.float64).numpy()
     y = (x[:, 0] + 0.3 * x[:, 1] > 0).astype(int)
@@ -148,3 +153,59 @@ def test_features_of_any_size_are_standardised():
     plain, extreme = (ng.compare(x * scale, y, **few) for scale in ([1, 1], [1e200, 1e-200]))
     assert plain.kind == extreme.kind == "separable"
     assert plain.accuracy == extreme.accuracy
+
+
+@pytest.mark.parametrize("command", ["compare", "complete"])
+def test_the_help_of_a_command_names_every_option(command, capsys):
+    config = {"compare": compare_config, "complete": complete_config}[command]
+    assert cli.main([command, "--help"]) == 0
+    printed = capsys.readouterr().out
+    for name in config.OPTIONS:
+        assert f"--{name.replace('_', '-')}" in printed
+    assert not [old for old in config.RENAMED if f"--{old}" in printed]
+
+
+@pytest.mark.parametrize("command", ["compare", "complete"])
+def test_reading_options_needs_no_torch(command):
+    code = (
+        f"import sys, natgrad.experiments.{command}.config as config; config.Choices(); "
+        "print([name for name in ('torch', 'numpy', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_old_names_warn_for_one_release_in_python():
+    x, y = torch.randn(20, 2, generator=torch.Generator().manual_seed(0)).numpy(), [0, 1] * 10
+    few = {"depths": (1,), "until": 10.0, "folds": 2}
+    with pytest.warns(DeprecationWarning, match="standardise of compare is now standardize"):
+        old = ng.compare(x, y, standardise=False, **few)
+    new = ng.compare(x, y, standardize=False, **few)
+    assert np.array_equal(old.angles, new.angles, equal_nan=True)
+    with pytest.warns(DeprecationWarning, match="unlabelled of compare is now unlabeled"):
+        ng.compare(x, y, unlabelled=x, **few)
+    with pytest.raises(InvalidInputError, match="they are one option; give standardize"):
+        ng.compare(x, y, standardise=False, standardize=False, **few)
+    with pytest.raises(InvalidInputError, match="they are one option; give unlabeled"):
+        ng.compare(x, y, unlabelled=x, unlabeled=x, **few)
+    entries = [(i, j) for i in range(9) for j in range(9) if (i + j) % 3]
+    rows, columns = zip(*entries, strict=True)
+    values = [float((i + 1) * (j + 1)) for i, j in entries]
+    options = {"depths": (2,), "scales": (1e-3,), "ranks": (1,), "max_evaluations": 50}
+    with pytest.warns(DeprecationWarning, match="centring of complete is now center"):
+        old = ng.complete(rows, columns, values, centring="means", **options)
+    new = ng.complete(rows, columns, values, center="means", **options)
+    assert old.matrix.tolist() == new.matrix.tolist()
+
+
+def test_old_names_warn_for_one_release_on_the_command_line(labelled, triples, tmp_path, capsys):
+    assert compare(labelled, tmp_path / "runs", "--no-standardise") == 0
+    said = capsys.readouterr()
+    assert "natgrad: --no-standardise is now --no-standardize; the old name goes" in said.err
+    assert "not standardized" in said.out
+    arguments = ["complete", str(triples), "--preset", "smoke", "--out", str(tmp_path / "runs")]
+    assert cli.main([*arguments, *HOW, "--centring=none"]) == 0
+    said = capsys.readouterr()
+    assert "natgrad: --centring is now --center; the old name goes" in said.err
+    config = (tmp_path / "runs" / "complete-ratings" / "config.toml").read_text()
+    assert 'center = "none"' in config

@@ -11,8 +11,9 @@ import torch
 
 import natgrad as ng
 from natgrad.errors import NatgradError
-from natgrad.experiments.compare import comparison
-from natgrad.experiments.complete import completed
+from natgrad.experiments.compare import fit as compare_fit
+from natgrad.experiments.complete import fit as complete_fit
+from natgrad.experiments.complete.result import Completed
 
 PYTHON: dict[str, Any] = {
     "None": None, "object": object(), "text": "text", "nan": math.nan, "inf": math.inf,
@@ -57,7 +58,7 @@ COMPARE: dict[str, Callable[[Any], dict[str, Any]]] = {
     "test": lambda p: {"test": p},
     "features of test": lambda p: {"test": (p, Y)},
     "labels of test": lambda p: {"test": (X, p)},
-    "unlabelled": lambda p: {"unlabelled": p},
+    "unlabeled": lambda p: {"unlabeled": p},
     "names": lambda p: {"names": p},
     "one name": lambda p: {"names": ["a", p]},
     "classes": lambda p: {"classes": p},
@@ -65,7 +66,7 @@ COMPARE: dict[str, Callable[[Any], dict[str, Any]]] = {
     **{
         name: lambda p, name=name: {name: p}  # type: ignore[misc]
         for name in (
-            "depths", "until", "natural_until", "scale", "standardise", "intercept", "folds",
+            "depths", "until", "natural_until", "scale", "standardize", "intercept", "folds",
             "seed", "data", "fold", "no_such_option",
         )
     },
@@ -81,7 +82,7 @@ COMPLETE: dict[str, Callable[[Any], dict[str, Any]]] = {
     **{
         name: lambda p, name=name: {name: p}  # type: ignore[misc]
         for name in (
-            "held_out", "seed", "centring", "depths", "scales", "hidden", "ranks",
+            "held_out", "seed", "center", "depths", "scales", "hidden", "ranks",
             "max_evaluations", "data", "no_such_option",
         )
     },
@@ -114,7 +115,7 @@ def no_work(monkeypatch) -> None:
     def accept(*arguments: object) -> None:
         raise Accepted
 
-    for module in (comparison, completed):
+    for module in (compare_fit, complete_fit):
         monkeypatch.setattr(module, "compute", accept)
 
 
@@ -173,7 +174,7 @@ def test_extremes_of_complete_are_answered_or_refused(extreme) -> None:
 @pytest.mark.parametrize("name", POISON)
 def test_a_completed_matrix_refuses_poison(name, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = completed.Completed(
+    found = Completed(
         np.ones((2, 2), np.float32), ("a", "b"), ("c", "d"), {}, 1, 2, 1.0, 1.0, np.ones(1), ()
     )
     poison = POISON[name]

@@ -8,12 +8,9 @@ from typing import Annotated
 import tyro
 
 from natgrad.cli._console import to_json
+from natgrad.cli._renamed import new_names
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.compare.comparison import comparison, data_of
-from natgrad.experiments.compare.experiment import Choices, experiment
-from natgrad.lab._run import Request, run
-from natgrad.lab._store.folder import RunFolder
-from natgrad.lab.report import write_report
+from natgrad.experiments.compare.config import RENAMED, Choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +23,7 @@ class Options(Running):
     """The column of labels."""
     test: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A table to judge by; without it, cross-validation."""
-    unlabelled: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    unlabeled: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A table of inputs without labels, for the population Fisher."""
     classes: tuple[str, str] | None = None
     """The two labels to separate, if there are more; the second is +1."""
@@ -35,6 +32,7 @@ class Options(Running):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
+    arguments = new_names(arguments, RENAMED)
     options = tyro.cli(
         Options, prog="natgrad compare", args=arguments, config=(tyro.conf.OmitArgPrefixes,)
     )
@@ -43,12 +41,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def compare(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
-    """Compare, print what came out, and return the exit code."""
+    """Compare, print the result, and return the exit code."""
+    from natgrad.experiments.compare.fit import data_of, experiment
+    from natgrad.experiments.compare.result import comparison
+    from natgrad.lab._run import Request, run
+    from natgrad.lab._store.folder import RunFolder
+    from natgrad.lab.report import write_report
+
     data = data_of(
         options.data,
         options.label,
         test=options.test,
-        unlabelled=options.unlabelled,
+        unlabeled=options.unlabeled,
         classes=options.classes,
     )
     one = experiment(data, **asdict(options.choices))

@@ -8,10 +8,10 @@ from typing import Annotated
 import tyro
 
 from natgrad.cli._console import to_json
+from natgrad.cli._renamed import new_names
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.complete.command import TableOptions, complete_table
+from natgrad.experiments.complete.config import RENAMED, TableOptions
 from natgrad.lab.experiment import Preset
-from natgrad.lab.report import write_report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class Options(Running):
     """Complete a matrix given as a table of (row, column, value), and test the predictions."""
 
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """CSV or Parquet: one observed entry a line."""
+    """CSV or Parquet: one observed entry per line."""
     table: TableOptions = field(default_factory=TableOptions)
     preset: Preset = "quick"
     """How many depths and scales to try."""
@@ -27,6 +27,7 @@ class Options(Running):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
+    arguments = new_names(arguments, RENAMED)
     options = tyro.cli(
         Options, prog="natgrad complete", args=arguments, config=(tyro.conf.OmitArgPrefixes,)
     )
@@ -35,7 +36,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def complete(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
-    """Complete, print what came out, and return the exit code."""
+    """Complete, print the result, and return the exit code."""
+    from natgrad.experiments.complete.fit import complete_table
+    from natgrad.lab.report import write_report
+
     outcome = complete_table(
         options.data,
         options.table,

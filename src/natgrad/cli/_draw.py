@@ -7,13 +7,6 @@ from typing import Annotated, Any
 import tyro
 
 from natgrad.experiments import load
-from natgrad.experiments.compare import experiment as compare
-from natgrad.experiments.compare.cells import Data as CompareData
-from natgrad.experiments.complete import experiment as complete
-from natgrad.experiments.complete.cells import Data as CompleteData
-from natgrad.experiments.race import RACE
-from natgrad.lab import _run as run
-from natgrad.lab._store.folder import RunFolder
 from natgrad.lab.experiment import Experiment
 from natgrad.lab.registry import experiment
 
@@ -31,6 +24,9 @@ def draw(
     Args:
         folder: The folder of one figure, such as runs/kmh21-fig4.
     """
+    from natgrad.lab import _run as run
+    from natgrad.lab._store.folder import RunFolder
+
     load()
     for path in run.draw(_experiment(RunFolder(folder).report()["figure"]), folder):
         print(path)
@@ -38,7 +34,13 @@ def draw(
 
 
 def _experiment(name: str) -> Experiment[Any]:
-    """Return a figure by name, or how a user's own table is drawn."""
+    """Return a figure by name, or the experiment that draws a table of the user."""
+    from natgrad.experiments.compare import fit as compare
+    from natgrad.experiments.compare.config import Data as CompareData
+    from natgrad.experiments.complete import fit as complete
+    from natgrad.experiments.complete.config import Data as CompleteData
+    from natgrad.experiments.race import RACE
+
     kind = name.partition("/")[0]
     if kind == "compare":
         return compare.experiment(CompareData(path="", digest="", label=""))

@@ -1,4 +1,4 @@
-"""What users give to `natgrad.compare` and `natgrad.complete`, checked before any work."""
+"""Checks of what users give to `natgrad.compare` and `natgrad.complete`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from natgrad._checks import dense, describe, integer
+from natgrad._checks import dense, describe, integer, number, numbers
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 
 DEEPEST = 1000
-"""Layers of the deepest product that is fitted; memory grows with them."""
+"""Largest depth of a product; memory grows with it."""
 
 
 def column(values: Any, name: str) -> list[Any]:
     """Return a sequence, an array, a series or a tensor of one dimension as a list.
 
     Raises:
-        DtypeError: If it is none of these, or a tensor that holds no numbers.
+        DtypeError: If it is none of these, or a tensor without numbers.
         ShapeError: If it has more or fewer dimensions.
 
     Example:
@@ -42,10 +42,10 @@ def column(values: Any, name: str) -> list[Any]:
 
 
 def several(values: Any, name: str, what: Sequence[str]) -> tuple[Any, ...]:
-    """Return a tuple or list of so many parts as a tuple.
+    """Return a tuple or list with as many parts as `what` names, as a tuple.
 
     Raises:
-        DtypeError: If it is none, or has more or fewer.
+        DtypeError: If it is neither, or has more or fewer parts.
     """
     if not isinstance(values, tuple | list) or len(values) != len(what):
         raise DtypeError(
@@ -58,8 +58,8 @@ def integers(values: Any, name: str, *, low: int, high: int | None = None) -> tu
     """Return some different integers as a tuple.
 
     Raises:
-        InvalidInputError: If there are none, if they are no integers or out of bounds, or if two
-            are equal.
+        InvalidInputError: If there are none, if one is no integer or out of bounds, or if two are
+            equal.
 
     Example:
         >>> integers([1, 4], "depths", low=1)
@@ -74,3 +74,20 @@ def integers(values: Any, name: str, *, low: int, high: int | None = None) -> tu
     if len(set(found)) < len(found):
         raise InvalidInputError(f"{name} must be different integers, but are {found}.")
     return found
+
+
+def positive(values: Any, name: str, *, high: float) -> tuple[float, ...]:
+    """Return some positive numbers as a tuple.
+
+    Raises:
+        InvalidInputError: If there are none, or one is not positive or too large.
+
+    Example:
+        >>> positive([1, 0.1], "scales", high=10)
+        (1.0, 0.1)
+    """
+    if not numbers(values, name):
+        raise InvalidInputError(f"{name} must be given, but there are none.")
+    return tuple(
+        number(value, f"each of {name}", low=0, low_open=True, high=high) for value in values
+    )

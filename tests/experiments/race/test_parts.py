@@ -7,14 +7,15 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.race import clock as clocks
-from natgrad.experiments.race import contestants as field
+from natgrad.experiments.race import _clock as clocks
 from natgrad.experiments.race import problems
-from natgrad.experiments.race.muon import Muon, orthogonalised
-from natgrad.experiments.race.networks import Attention, Convolutions, Transformer, perceptron
+from natgrad.experiments.race._muon import Muon, orthogonalized
+from natgrad.experiments.race._networks import Attention, Convolutions, Transformer, perceptron
+from natgrad.experiments.race._peers import OPTIMIZERS
+from natgrad.experiments.race.config import CONTESTANTS
+from natgrad.experiments.race.contestants import Space, space
 from natgrad.experiments.race.outcomes import rank, ratio, reached
-from natgrad.experiments.race.peers import PEERS
-from natgrad.experiments.race.settings import Settings, Space
+from natgrad.experiments.race.training import Settings
 
 
 class Time:
@@ -48,7 +49,7 @@ def test_a_slow_minute_counts_less(time):
     clock = clocks.Clock()
     work(time, clock, 0.4)
     assert clock.seconds == pytest.approx(0.4)
-    time.product = 2 * clocks.NOMINAL  # a neighbour begins
+    time.product = 2 * clocks.NOMINAL  # other work begins on the machine
     work(time, clock, 0.8)  # the product is measured again before this
     assert clock.seconds == pytest.approx(0.4 + 0.4)
 
@@ -77,19 +78,19 @@ def test_draws_fill_the_space_and_are_the_same_for_all():
 
 
 @pytest.mark.parametrize("problem", ["autoencoder", "classifier", "transformer", "table", "digits"])
-@pytest.mark.parametrize("who", field.CONTESTANTS)
+@pytest.mark.parametrize("who", CONTESTANTS)
 def test_every_contestant_has_a_space(who, problem):
-    drawn = field.space(who, problem, (1, 2, 3, 4)).draw(5)
+    drawn = space(who, problem, (1, 2, 3, 4)).draw(5)
     assert len(drawn) == 5
     assert all(1 <= s.batch <= 4 for s in drawn)
     assert len(set(drawn)) > 1
 
 
 @pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])
-def test_orthogonalised_keeps_singular_vectors(shape):
+def test_orthogonalized_keeps_singular_vectors(shape):
     matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
     u, _, vh = torch.linalg.svd(matrix, full_matrices=False)
-    core = u.mT @ orthogonalised(matrix) @ vh.mT
+    core = u.mT @ orthogonalized(matrix) @ vh.mT
     values = core.diagonal()
     assert (core - values.diag()).abs().max() < 1e-4
     assert values.min() > 0.5
@@ -111,7 +112,7 @@ def test_muon_is_that_of_torch_but_for_precision():
 
 def test_muon_takes_layers_and_adamw_the_rest():
     model = Transformer(vocabulary=11, context=4)
-    matrices, rest = PEERS["Muon"](model, 0.1)
+    matrices, rest = OPTIMIZERS["Muon"](model, 0.1)
     taken = [id(p) for o in (matrices, rest) for g in o.param_groups for p in g["params"]]
     assert sorted(taken) == sorted(id(p) for p in model.parameters())
     muon = {id(p) for g in matrices.param_groups for p in g["params"]}

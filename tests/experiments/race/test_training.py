@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from natgrad.errors import NonFiniteError
-from natgrad.experiments.race import kfac_jax_child, problems, training
-from natgrad.experiments.race.contestants import TORCH, space
-from natgrad.experiments.race.networks import Convolutions, Transformer
-from natgrad.experiments.race.ours import Natural, natural
-from natgrad.experiments.race.peers import PEERS, Peer, peer
-from natgrad.experiments.race.settings import Settings
-from natgrad.experiments.race.training import Run, train
+from natgrad.experiments.race import _kfac_jax_child, problems, training
+from natgrad.experiments.race._networks import Convolutions, Transformer
+from natgrad.experiments.race._ngd import Natural, natural
+from natgrad.experiments.race._peers import Peer, peer
+from natgrad.experiments.race.config import PEERS, TORCH
+from natgrad.experiments.race.contestants import space
+from natgrad.experiments.race.training import Run, Settings, train
 
 pytestmark = pytest.mark.usefixtures("counted")
 
@@ -190,19 +190,19 @@ JOB = {"budget": 0.01, "points": 4, "stop": False, "target": 0.0}
 
 
 def test_the_peers_process_keeps_the_same_rules():
-    curve, clock = kfac_jax_child.race(JOB, Halving(), None)
+    curve, clock = _kfac_jax_child.race(JOB, Halving(), None)
     seconds, scores, steps = (np.array(c) for c in zip(*curve, strict=True))
     assert np.allclose(scores, 8.0 * 0.5**steps)
     assert seconds[-1] == clock.seconds >= 0.01
     assert len(curve) <= 5
-    stopped, _ = kfac_jax_child.race(JOB | {"stop": True, "target": 8.0}, Halving(), None)
+    stopped, _ = _kfac_jax_child.race(JOB | {"stop": True, "target": 8.0}, Halving(), None)
     assert stopped == [(0.0, 8.0, 0)]
-    diverged, _ = kfac_jax_child.race(JOB, Halving(1e9), None)
+    diverged, _ = _kfac_jax_child.race(JOB, Halving(1e9), None)
     assert [score for _, score, _ in diverged] == [8.0, np.inf]
 
 
 def test_the_peers_batches():
     x = np.arange(10)
-    found = kfac_jax_child.batches(x, 4, seed=0)
+    found = _kfac_jax_child.batches(x, 4, seed=0)
     first = np.concatenate([next(found), next(found)])
     assert len(set(first.tolist())) == 8

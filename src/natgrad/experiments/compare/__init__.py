@@ -1,5 +1,23 @@
-"""`natgrad compare`: the instruments of [KMH21] §3 for your own table of two classes."""
+"""`natgrad compare`: the instruments of [KMH21] §3 for your own table of two classes.
 
-from natgrad.experiments.compare.comparison import Comparison, compare
+`config` holds the options, `fit` fits, `result` says what came out, `draw` draws it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from natgrad.experiments.compare.fit import compare
+    from natgrad.experiments.compare.result import Comparison
 
 __all__ = ["Comparison", "compare"]
+
+# Imported when first asked for: the command line reads the options without torch.
+_HOMES = {"compare": "fit", "Comparison": "result"}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, imported now."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,5 +1,23 @@
-"""`natgrad complete`: the instruments of [KMH21] §4 for your own incomplete matrix."""
+"""`natgrad complete`: the instruments of [KMH21] §4 for your own incomplete matrix.
 
-from natgrad.experiments.complete.completed import Completed, complete
+`config` holds the options, `fit` fits, `result` says what came out, `draw` draws it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from natgrad.experiments.complete.fit import complete
+    from natgrad.experiments.complete.result import Completed
 
 __all__ = ["Completed", "complete"]
+
+# Imported when first asked for: the command line reads the options without torch.
+_HOMES = {"complete": "fit", "Completed": "result"}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, imported now."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

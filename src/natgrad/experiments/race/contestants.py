@@ -1,19 +1,72 @@
-"""Who races, and where each contestant's settings are drawn from."""
+"""Where each contestant's settings are drawn from, and how trials are drawn."""
 
 import math
+from dataclasses import dataclass, replace
 
-from natgrad.experiments.race.peers import PEERS
-from natgrad.experiments.race.settings import Bounds, Settings, Space
+import numpy as np
+from scipy.stats import qmc
 
-PUBLISHED, DEFAULT, UNTUNED, KFAC = "NGD published", "NGD", "NGD untuned", "kfac-jax"
-TORCH = (*PEERS, PUBLISHED, DEFAULT)
-"""Contestants in this environment."""
+from natgrad.experiments.race.config import DEFAULT, KFAC, PUBLISHED
+from natgrad.experiments.race.training import Settings
 
-CONTESTANTS = (*PEERS, KFAC, PUBLISHED, DEFAULT)
-"""All contestants, as tuned."""
+__all__ = ["Bounds", "Space", "space"]
 
-ENTRANTS = (*CONTESTANTS, UNTUNED)
-"""All rows of the result: the contestants, and NGD as it comes."""
+Bounds = tuple[float, float]
+"""The ends of an interval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """Where settings are drawn from: intervals on a logarithmic scale, lists uniformly.
+
+    Attributes:
+        first: The settings of the first trial: the method's defaults, or the middle.
+        lr: Interval of the rate; None keeps the first's.
+        damping: Interval of the damping; None keeps the first's.
+        batches: Batch sizes.
+        horizons: Horizons of the cosine.
+        averages: Averages of the weights.
+    """
+
+    first: Settings
+    lr: Bounds | None = None
+    damping: Bounds | None = None
+    batches: tuple[int, ...]
+    horizons: tuple[float, ...] = (0.0,)
+    averages: tuple[float | None, ...] = (None,)
+
+    def draw(self, trials: int, seed: int = 0) -> list[Settings]:
+        """Return the settings of the trials: the first, then a Latin hypercube.
+
+        Every contestant's hypercube has the same points.
+
+        Example:
+            >>> first = Settings(lr=0.1, batch=10)
+            >>> space = Space(first=first, lr=(0.01, 1.0), batches=(10, 100))
+            >>> found = space.draw(3)
+            >>> found[0] == first, all(0.01 <= s.lr <= 1.0 for s in found)
+            (True, True)
+        """
+        points = qmc.LatinHypercube(d=5, rng=np.random.default_rng(seed)).random(trials - 1)
+        return [self.first, *(self._at(point) for point in points)]
+
+    def _at(self, point: np.ndarray) -> Settings:
+        lr, batch, horizon, damping, average = point.tolist()
+        return replace(
+            self.first,
+            lr=self.first.lr if self.lr is None else _between(self.lr, lr),
+            damping=self.first.damping if self.damping is None else _between(self.damping, damping),
+            batch=self.batches[int(batch * len(self.batches))],
+            horizon=self.horizons[int(horizon * len(self.horizons))],
+            average=self.averages[int(average * len(self.averages))],
+        )
+
+
+def _between(bounds: Bounds, at: float) -> float:
+    """Return the point of an interval, on a logarithmic scale, to three digits."""
+    low, high = bounds
+    return float(f"{low * (high / low) ** at:.3g}")
+
 
 _SMALL = ("SGD", "Nesterov", "AdamW")  # cheap steps: small batches pay
 _HORIZONS = (0.0, 0.5, 1.0)

@@ -1,4 +1,4 @@
-"""What curves say: when a target was reached, and how many times later than by NGD."""
+"""When a curve reached its target, and ratios of these times."""
 
 import math
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ Curve = npt.NDArray[Any]
 
 
 def reached(at: Curve, score: Curve, target: float) -> float:
-    """Return when a curve first meets the target; NaN if it does not.
+    """Return when a curve first reaches the target; NaN if it does not.
 
-    Between two looks the logarithm of the score is taken for a straight line.
+    Between two evaluations the logarithm of the score is interpolated linearly.
 
     Args:
-        at: Seconds, or steps, of the looks.
+        at: Seconds, or steps, of the evaluations.
         score: Scores.
         target: The target.
 
@@ -39,22 +39,22 @@ def reached(at: Curve, score: Curve, target: float) -> float:
 
 
 def rank(seconds: float, score: Curve) -> tuple[float, float]:
-    """Return what the smallest of is the best trial: seconds to the target, then the best score."""
+    """Return the key that sorts trials, best first: seconds to the target, then best score."""
     best = float(np.min(score))
     return (math.inf if math.isnan(seconds) else seconds, best)
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as long as NGD another takes to the target.
+    """A method's seconds to the target over NGD's.
 
     Attributes:
         value: The geometric mean over seeds.
         low: The smallest over seeds.
         high: The largest over seeds.
-        bound: "" if every run reached the target; ">" if some run of the other did not, and the
-            budget stands in for its seconds; "<" if some run of NGD did not; "?" if both.
-        seeds: How many seeds are behind it.
+        bound: "" if every run reached the target; ">" if a run of the method did not, and its
+            budget counts instead; "<" if a run of NGD did not; "?" if both.
+        seeds: Number of seeds.
     """
 
     value: float
@@ -75,7 +75,7 @@ def ratio(other: Sequence[float], ours: Sequence[float], budget: float) -> Ratio
     Args:
         other: The other's seconds, NaN where it did not reach the target.
         ours: NGD's.
-        budget: Where runs end.
+        budget: Seconds at which runs end.
 
     Example:
         >>> print(ratio([4.0, 9.0], [2.0, 2.0], 10.0), ratio([math.nan], [2.0], 10.0))

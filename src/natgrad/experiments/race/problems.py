@@ -1,4 +1,4 @@
-"""The problems of the race: data in three parts, a network, a score that training lowers."""
+"""The problems of the race: data in three parts, a network, and a score to lower."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from torch.nn.functional import cross_entropy, mse_loss
 from natgrad.data import mnist
 from natgrad.errors import InvalidInputError
 from natgrad.experiments._data import fashion, shipped, text
-from natgrad.experiments.race import networks
+from natgrad.experiments.race import _networks as networks
 
 AUTOENCODER = (784, 400, 200, 100, 50, 100, 200, 400, 784)
 _CONTEXT = 64  # characters that the transformer sees
-_ROWS = 1000  # data in one forward pass of an evaluation
+_ROWS = 1000  # samples per forward pass of an evaluation
 
 Kind = Literal["squared", "categories"]
 
@@ -40,10 +40,10 @@ class Problem:
     Attributes:
         kind: "squared": loss ½|e|², score the mean squared error of an output. "categories": loss
             and score the cross-entropy in nats.
-        network: Make the network; its weights come from torch's global generator.
-        train: What is learned from.
-        validation: What settings are chosen by, and curves show.
-        test: What is looked at once, when everything is over.
+        network: Makes the network; its weights come from torch's global generator.
+        train: Samples to learn from.
+        validation: Samples that choose settings and give the curves.
+        test: Samples that are used once, after training.
         batches: Four batch sizes from small to large, in rows of `train`.
     """
 
@@ -61,7 +61,7 @@ class Problem:
             return self.network()
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of a batch, the average over its data."""
+        """Return the loss of a batch, averaged over its samples."""
         if self.kind == "squared":
             return 0.5 * mse_loss(output, y, reduction="sum") / len(output)
         return cross_entropy(output, y)
@@ -174,12 +174,12 @@ _PROBLEMS: dict[str, Callable[[], Problem]] = {
     "digits": _digits,
 }
 ABOUT = {
-    "autoencoder": "MNIST autoencoder 784-400-200-100-50-100-200-400-784, tanh; MSE of a pixel",
+    "autoencoder": "MNIST autoencoder 784-400-200-100-50-100-200-400-784, tanh; MSE per pixel",
     "classifier": "convolutional classifier on Fashion-MNIST; cross-entropy",
-    "transformer": "two-layer transformer on the text of Python's help(); nats a character",
-    "table": "perceptron 10-32-32-1 on scikit-learn's diabetes table; MSE of the standardised "
+    "transformer": "two-layer transformer on the text of Python's help(); nats per character",
+    "table": "perceptron 10-32-32-1 on scikit-learn's diabetes table; MSE of the standardized "
     "outcome",
-    "digits": "autoencoder 64-32-10-32-64 on scikit-learn's digits; MSE of a pixel",
+    "digits": "autoencoder 64-32-10-32-64 on scikit-learn's digits; MSE per pixel",
 }
 """What each problem is."""
 
@@ -189,7 +189,7 @@ def load(name: str) -> Problem:
     """Return a problem with its data.
 
     Raises:
-        InvalidInputError: If there is no such problem, or its data are not to be had.
+        InvalidInputError: If there is no such problem, or its data are not available.
 
     Example:
         >>> problem = load("table")
@@ -197,5 +197,5 @@ def load(name: str) -> Problem:
         (264, 89, 89)
     """
     if name not in _PROBLEMS:
-        raise InvalidInputError(f"problems are {', '.join(_PROBLEMS)}, but {name!r} came.")
+        raise InvalidInputError(f"problems are {', '.join(_PROBLEMS)}, not {name!r}.")
     return _PROBLEMS[name]()

@@ -1,4 +1,4 @@
-"""The result of a race for machines, every trial in it, and a page of it for people."""
+"""The result of a race: JSON with every trial, and a page in Markdown."""
 
 import math
 from collections.abc import Mapping
@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.experiments.race import contestants as field
+from natgrad.experiments.race import config as field
+from natgrad.experiments.race.claims import against
 from natgrad.experiments.race.problems import ABOUT
-from natgrad.experiments.race.targets import against
 from natgrad.lab._store.folder import plain
 from natgrad.lab.arrays import Arrays
 
 
 def record(report: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
-    """Return the result as JSON holds it.
+    """Return the result in a form that JSON can hold.
 
     Args:
         report: The report of the run.
@@ -109,7 +109,8 @@ def page(found: Mapping[str, Any]) -> str:
             f"**{name}**: {problem['about']}. Target {problem['target']:g}, budget "
             f"{problem['budget']:g} s.",
             "",
-            "| | seconds to target | × NGD's | over seeds | steps | ms a step | test | settings |",
+            "| | seconds to target | × NGD's | over seeds | steps | ms per step | test | "
+            "settings |",
             "|-|-|-|-|-|-|-|-|",
             *(_row(who, entrant) for who, entrant in problem["entrants"].items()),
             "",
@@ -145,6 +146,6 @@ def _row(who: str, entrant: Mapping[str, Any]) -> str:
 
 
 def _median(values: Any) -> str:
-    """Return the median of numbers, None standing for one that is larger than all."""
+    """Return the median of numbers, where None is larger than all."""
     middle = float(np.median([math.inf if value is None else value for value in values]))
     return f"{middle:.3g}" if math.isfinite(middle) else "–"

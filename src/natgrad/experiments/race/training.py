@@ -1,4 +1,4 @@
-"""One run: train for a budget of seconds, look at the validation data now and then."""
+"""One run: train for a budget of seconds, with evaluations on validation data."""
 
 import math
 import time
@@ -14,12 +14,43 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from torch.nn import Module
 
 from natgrad.errors import NonFiniteError
-from natgrad.experiments.race.clock import Clock
+from natgrad.experiments.race._clock import Clock
 from natgrad.experiments.race.problems import Problem
-from natgrad.experiments.race.settings import Settings
 from natgrad.lab.cell import Result
 
-_WORSE = 1e3  # a score so many times that of the initial weights is that of a diverged run
+_WORSE = 1e3  # a run has diverged when its score is this many times the initial one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One contestant's settings in one run.
+
+    Attributes:
+        lr: Learning rate; for NGD, the factor on its step length. None where the method sets it.
+        batch: Batch size.
+        horizon: The part of the budget over which a cosine lowers the rate to a hundredth; 0 for
+            a constant rate.
+        damping: Initial damping, for methods that have one.
+        average: Exponent of NGD's weight average; None for the last weights.
+    """
+
+    lr: float | None
+    batch: int
+    horizon: float = 0.0
+    damping: float | None = None
+    average: float | None = None
+
+    def rate(self, part: float) -> float:
+        """Return the factor on the rate after this part of the budget.
+
+        Example:
+            >>> settings = Settings(lr=1.0, batch=10, horizon=0.5)
+            >>> [round(settings.rate(part), 2) for part in (0.0, 0.25, 0.9)]
+            [1.0, 0.5, 0.01]
+        """
+        if not self.horizon:
+            return 1.0
+        return max(0.01, 0.5 * (1 + math.cos(math.pi * min(1.0, part / self.horizon))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +61,13 @@ class Run:
         problem: Its name.
         method: The contestant's name.
         settings: Its settings.
-        seed: Of the initial weights and of the order of the data.
-        budget: Seconds of training, of the reference core.
-        points: How many times the validation data are looked at.
+        seed: Seed of the initial weights and of the order of samples.
+        budget: Seconds of training, on the reference core.
+        points: Number of evaluations on validation data.
         target: A score on the validation data.
         stop: Whether to stop when the target is reached.
-        test: Whether to look at the test data when the run is over.
-        machine: Where the run was timed: seconds of another machine are another result.
+        test: Whether to evaluate on test data after the run.
+        machine: The machine that timed the run; another machine gives another result.
     """
 
     problem: str
@@ -61,29 +92,29 @@ class Learner(Protocol):
         """Set the learning rate to this factor of the initial one."""
 
     def judged(self) -> AbstractContextManager[None]:
-        """Have the network hold, inside the block, the weights that count."""
+        """Give the network, inside the block, the weights to evaluate."""
 
 
 class Learning:
-    """The part that learners share: a network, a problem, and settings."""
+    """What learners share: a network, a problem, and settings."""
 
     def __init__(self, problem: Problem, model: Module, settings: Settings) -> None:
         self.problem, self.model, self.settings = problem, model, settings
 
     def judged(self) -> AbstractContextManager[None]:
-        """Have the network hold the last weights."""
+        """Evaluate the last weights."""
         return nullcontext()
 
 
 Start = Callable[[Run, Problem, Module], Learner]
-"""How a contestant begins."""
+"""Makes a contestant's learner."""
 
 
 def train(run: Run, problem: Problem, start: Start) -> Result:
-    """Return the curve of a run: seconds, scores and steps at each look; then what came of it.
+    """Return the seconds, scores and steps at each evaluation of a run, and its test score.
 
-    The time of looks does not count. A run ends at its budget, at the target if asked to, or when
-    it diverges: then the last score is infinite.
+    Evaluations do not count as training time. A run ends at its budget, at the target if asked
+    to, or when it diverges; then the last score is infinite.
     """
     model = problem.make(run.seed)
     learner = start(run, problem, model)
@@ -124,7 +155,7 @@ def train(run: Run, problem: Problem, start: Start) -> Result:
 
 
 def look_times(budget: float, points: int) -> list[float]:
-    """Return when the validation data are looked at, the last time at the end.
+    """Return the times of evaluations on validation data; the last is at the end.
 
     Example:
         >>> look_times(6.0, 3)
@@ -134,7 +165,7 @@ def look_times(budget: float, points: int) -> list[float]:
 
 
 def shuffled(rows: int, batch: int, seed: int) -> Iterator[Tensor]:
-    """Yield the rows of batches, in a new order at each pass over the data; no batch is short.
+    """Yield the rows of batches, in a new order in each epoch; no batch is short.
 
     Example:
         >>> batches = shuffled(5, 2, seed=0)

@@ -1,6 +1,6 @@
-"""kfac-jax on an autoencoder: runs in an environment of its own, where natgrad is not installed.
+"""kfac-jax on an autoencoder: runs in a separate environment without natgrad.
 
-    python -I kfac_jax_child.py FOLDER
+    python -I _kfac_jax_child.py FOLDER
 
 reads `job.json` and `data.npz` in the folder and writes `curve.npz`. Compilation does not count.
 """
@@ -23,7 +23,7 @@ _WORSE = 1e3
 
 
 def main(folder: Path) -> None:
-    """Train as the job says, and leave the curve."""
+    """Train as the job says, and write the curve."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one core, whatever XLA starts
     begun = time.time()
     job = json.loads((folder / "job.json").read_text())
@@ -103,8 +103,8 @@ class Learner:
 
 
 def race(job: dict[str, Any], learner: Learner, validation: Any) -> tuple[list[Any], Any]:
-    """Return (seconds, score, steps) at each look, and the clock."""
-    spec = spec_from_file_location("clock", Path(__file__).with_name("clock.py"))
+    """Return (seconds, score, steps) at each evaluation, and the clock."""
+    spec = spec_from_file_location("clock", Path(__file__).with_name("_clock.py"))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -128,7 +128,7 @@ def race(job: dict[str, Any], learner: Learner, validation: Any) -> tuple[list[A
 
 
 def batches(x: Any, size: int, seed: int) -> Iterator[Any]:
-    """Yield batches, in a new order at each pass over the data; none is short."""
+    """Yield batches, in a new order in each epoch; none is short."""
     source = np.random.default_rng(seed)
     while True:
         order = source.permutation(len(x))

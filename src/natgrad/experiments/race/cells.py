@@ -1,68 +1,41 @@
 """The race as an experiment: tune every contestant alike, then the finals."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.race import contestants as field
-from natgrad.experiments.race import kfac_jax, problems
-from natgrad.experiments.race.ours import natural
+from natgrad.experiments.race import _kfac_jax, problems
+from natgrad.experiments.race._ngd import natural
+from natgrad.experiments.race._peers import collection, peer
+from natgrad.experiments.race.claims import claims, losses
+from natgrad.experiments.race.config import (
+    DEFAULT,
+    KFAC,
+    MINUTES,
+    PEERS,
+    PRESETS,
+    UNTUNED,
+    Race,
+)
+from natgrad.experiments.race.contestants import space
 from natgrad.experiments.race.outcomes import rank, reached
-from natgrad.experiments.race.peers import PEERS, collection, peer
-from natgrad.experiments.race.settings import Settings
-from natgrad.experiments.race.targets import claims, losses
-from natgrad.experiments.race.training import Run
+from natgrad.experiments.race.training import Run, Settings
 from natgrad.lab._environment import environment
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, Result
+from natgrad.lab.experiment import PRESETS as ALL_PRESETS
 from natgrad.lab.experiment import Experiment, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TUNING_SEED = 0
-"""Seed of all trials; the finals have those from 1 on."""
+"""Seed of all trials; the finals use the seeds from 1 on."""
 
-_SETTINGS = ("lr", "batch", "horizon", "damping", "average")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Race:
-    """Which problems, for how long, how often."""
-
-    problems: tuple[str, ...]
-    """Problems by name."""
-    targets: tuple[float, ...]
-    """The score on validation data that is to be reached, for each problem."""
-    budgets: tuple[float, ...]
-    """Seconds of one run, of a core that does the reference product in 14 ms, for each problem."""
-    contestants: tuple[str, ...] = field.TORCH
-    """Contestants by name."""
-    trials: int = 6
-    """Settings that each contestant tries."""
-    seeds: int = 3
-    """Runs of the finals."""
-    points: int = 40
-    """Looks at the validation data in one run."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be raced."""
-        if not len(self.problems) == len(self.targets) == len(self.budgets) > 0:
-            raise InvalidInputError(
-                f"each of {len(self.problems)} problems needs a target and a budget, but there "
-                f"are {len(self.targets)} targets and {len(self.budgets)} budgets."
-            )
-        unknown = [name for name in self.contestants if name not in field.CONTESTANTS]
-        if unknown or field.DEFAULT not in self.contestants:
-            raise InvalidInputError(
-                f"contestants are among {', '.join(field.CONTESTANTS)}, NGD always one of them, "
-                f"but {', '.join(self.contestants)} came."
-            )
-        if min(self.trials, self.seeds, self.points) < 1:
-            raise InvalidInputError("trials, seeds and points are at least 1.")
+_SETTINGS = tuple(field.name for field in fields(Settings))
 
 
 @dataclass(frozen=True)
@@ -81,7 +54,7 @@ def compute(config: Race, sweep: Sweep) -> Arrays:
     heats, notes = prepare(config)
     arrays = Arrays(
         problem=[heat.problem for heat in heats],
-        entrant=[*config.contestants, field.UNTUNED],
+        entrant=[*config.contestants, UNTUNED],
         contestant=list(config.contestants),
         seed=[TUNING_SEED + 1 + k for k in range(config.seeds)],
         trial=list(range(config.trials)),
@@ -99,7 +72,7 @@ def compute(config: Race, sweep: Sweep) -> Arrays:
 
 
 def prepare(config: Race) -> tuple[list[Heat], list[str]]:
-    """Return what can be raced here, and sentences on what cannot.
+    """Return the heats that can run here, and sentences on what cannot.
 
     Raises:
         InvalidInputError: If no problem can, or a package of the peers is missing.
@@ -107,11 +80,11 @@ def prepare(config: Race) -> tuple[list[Heat], list[str]]:
     if {"SOAP", "Shampoo"} & set(config.contestants):
         collection()
     absent, notes = set(), []
-    if field.KFAC in config.contestants:
+    if KFAC in config.contestants:
         try:
-            kfac_jax.environment()
-        except kfac_jax.PeerUnavailableError as error:
-            absent.add(field.KFAC)
+            _kfac_jax.environment()
+        except _kfac_jax.PeerUnavailableError as error:
+            absent.add(KFAC)
             notes.append(f"kfac-jax did not race: {error}")
     heats = []
     for name, target, budget in zip(config.problems, config.targets, config.budgets, strict=True):
@@ -120,7 +93,7 @@ def prepare(config: Race) -> tuple[list[Heat], list[str]]:
         except InvalidInputError as error:
             notes.append(f"The problem {name} was left out: {error}")
             continue
-        absent_here = absent if name in _KFAC_PROBLEMS else absent | {field.KFAC}
+        absent_here = absent if name in _KFAC_PROBLEMS else absent | {KFAC}
         racing = tuple(who for who in config.contestants if who not in absent_here)
         heats.append(Heat(name, target, budget, problem.batches, racing))
     if not heats:
@@ -153,8 +126,7 @@ _DIMS: dict[str, tuple[str, ...]] = {
 def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> dict[str, Any]:
     """Tune and race on one problem: a trial of each in turn, then a seed of each in turn."""
     drawn = {
-        who: field.space(who, heat.problem, heat.batches).draw(config.trials)
-        for who in heat.contestants
+        who: space(who, heat.problem, heat.batches).draw(config.trials) for who in heat.contestants
     }
 
     def cell(who: str, settings: Settings, seed: int, *, final: bool) -> Cell:
@@ -183,7 +155,7 @@ def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> dict[str, Any
         for who in heat.contestants
     }
     entrants = {who: (who, best[who]) for who in heat.contestants}
-    entrants[field.UNTUNED] = (field.DEFAULT, 0)
+    entrants[UNTUNED] = (DEFAULT, 0)
     finals = [(name, seed) for seed in range(1, config.seeds + 1) for name in entrants]
     cells = [
         cell(entrants[name][0], drawn[entrants[name][0]][entrants[name][1]], seed, final=True)
@@ -199,8 +171,8 @@ def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> dict[str, Any
 
 
 def _runner(who: str) -> Callable[[Run], Result]:
-    if who == field.KFAC:
-        return kfac_jax.kfac
+    if who == KFAC:
+        return _kfac_jax.kfac
     return peer if who in PEERS else natural
 
 
@@ -250,7 +222,7 @@ def _enter_final(
     chosen: int,
     result: Result,
 ) -> None:
-    e = [*config.contestants, field.UNTUNED].index(name)
+    e = [*config.contestants, UNTUNED].index(name)
     at = e, seed - 1
     tables["raced"][e], tables["chosen"][e] = True, chosen
     for curve in ("seconds", "score", "steps"):
@@ -263,7 +235,7 @@ def _enter_final(
 
 def draw(config: Race, arrays: Arrays) -> "Figure":
     """Return ratios of seconds to the target, and curves."""
-    from natgrad.experiments.race.picture import picture
+    from natgrad.experiments.race.draw import picture
 
     return picture(arrays)
 
@@ -272,32 +244,8 @@ RACE = Experiment(
     name="race",
     title="Seconds to a target: NGD and its peers, tuned alike",
     source="natgrad bench",
-    presets={
-        "smoke": Race(
-            problems=("digits", "table"),
-            targets=(0.06, 0.6),
-            budgets=(0.15, 0.1),
-            trials=2,
-            seeds=2,
-            points=8,
-        ),
-        "quick": Race(
-            problems=("autoencoder", "classifier", "table"),
-            targets=(0.018, 0.55, 0.475),
-            budgets=(6.0, 4.0, 0.5),
-            trials=3,
-            points=24,
-        ),
-        "paper": Race(
-            problems=("autoencoder", "classifier", "transformer", "table"),
-            targets=(0.0106, 0.4, 2.0, 0.475),
-            budgets=(24.0, 10.0, 12.0, 0.5),
-            contestants=field.CONTESTANTS,
-            trials=5,
-            points=36,
-        ),
-    },
-    minutes={"smoke": 0.5, "quick": 13.0, "paper": 67.0},
+    presets={name: PRESETS[name] for name in ALL_PRESETS},
+    minutes={name: MINUTES[name] for name in ALL_PRESETS},
     compute=compute,
     claims=claims,
     draw=draw,

@@ -1,31 +1,28 @@
-"""The front door: `natgrad.complete`."""
+"""What a completion says: the matrix, and how good its predictions are."""
 
 import csv
-import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad._checks import describe, refuse_unknown
+from natgrad._checks import describe
 from natgrad._checks import path as as_path
-from natgrad.data.triples import Table, index_table, make_table, within
 from natgrad.errors import InvalidInputError
-from natgrad.experiments._arguments import column, several
-from natgrad.experiments.complete import cells
-from natgrad.experiments.complete.experiment import (
-    METHODS,
-    OPTIONS,
-    Complete,
-    completed_matrix,
-    compute,
-    presets,
-)
+from natgrad.experiments.complete._tables import Loaded
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.experiment import Sweep, in_this_process
+
+__all__ = ["METHODS", "Completed", "check_target", "completed"]
+
+METHODS = (
+    "deep product",
+    "nuclear norm",
+    "plain factorization",
+    "row and column means",
+    "overall mean",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +39,7 @@ class Completed:
         depth: Number of factors chosen.
         scale: Initial scale chosen.
         effective_rank: Of the fitted product, exp of the entropy of its singular values.
-        singular_values: Of the fitted product, after centring, largest first.
+        singular_values: Of the fitted product, after center, largest first.
         notes: Sentences on what was left out.
     """
 
@@ -69,10 +66,10 @@ class Completed:
         return float(self.matrix[self.rows.index(str(row)), self.columns.index(str(column))])
 
     def save(self, path: str | Path) -> None:
-        """Write the matrix: `.csv` (a header, a line a row), `.parquet`, or `.safetensors`.
+        """Write the matrix: `.csv` (a header, one line per row), `.parquet`, or `.safetensors`.
 
         Raises:
-            InvalidInputError: If the ending is another.
+            InvalidInputError: If the path ends otherwise.
         """
         path = check_target(path)
         if path.suffix == ".csv":
@@ -124,7 +121,7 @@ def check_target(path: str | Path) -> Path:
     """Return a path that a completed matrix can be written to.
 
     Raises:
-        InvalidInputError: If it ends otherwise, or there is no such folder.
+        InvalidInputError: If it has another ending, or there is no such folder.
     """
     path = as_path(path, "the path")
     if path.suffix not in (".csv", ".parquet", ".safetensors"):
@@ -150,84 +147,17 @@ def _write_parquet(completed: Completed, path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, names=names), path)
 
 
-def complete(
-    rows: Iterable[Any],
-    columns: Iterable[Any],
-    values: Iterable[Any],
-    *,
-    test: tuple[Iterable[Any], Iterable[Any], Iterable[Any]] | None = None,
-    held_out: float = 0.1,
-    seed: int = 0,
-    **options: Any,
-) -> Completed:
-    """Complete a matrix from some of its entries by a product of factors along gradient flow.
-
-    Depth, initial scale and stopping time are chosen on held-out entries; so are the rank of plain
-    factorisation and the penalty of the nuclear norm, which it is judged against on test entries.
-    Memory: a few matrices of the size of the completed one.
+def completed(arrays: Arrays, matrix: npt.NDArray[np.float32], loaded: Loaded) -> Completed:
+    """Return the result in an experiment's arrays.
 
     Args:
-        rows: Label of each entry's row.
-        columns: Label of its column.
-        values: Its value; missing ones (None, NaN) are left out, repeated entries averaged.
-        test: Three further sequences to judge by; else a share of the entries is kept for that.
-        held_out: Share of the entries to choose by, and to judge by.
-        seed: Seed of the division and of initial factors.
-        options: Fields of `natgrad.experiments.complete.experiment.Complete`, such as `centring`,
-            `depths`, `scales`, `hidden`.
-
-    Raises:
-        InvalidInputError: If there is nothing to complete, or too little to complete it from.
-
-    Example:
-        >>> import torch
-        >>> a, b = torch.arange(1.0, 21), torch.linspace(-1, 1, 20)
-        >>> seen = [(i, j) for i in range(20) for j in range(20) if (3 * i + 7 * j) % 5 < 3]
-        >>> found = complete(
-        ...     [f"row {i}" for i, j in seen],
-        ...     [j for i, j in seen],
-        ...     [float(a[i] * b[j]) for i, j in seen],
-        ...     depths=(2,), scales=(1e-3,), ranks=(1,), centring="none",
-        ... )
-        >>> abs(found.predict("row 9", 3) - float(a[9] * b[3])) < 0.2
-        True
-    """
-    refuse_unknown(options, OPTIONS, "complete")
-    triples = index_table(_table(rows, columns, values))
-    judged = None
-    if test is not None:
-        rows, columns, values = several(test, "test", ("rows", "columns", "values"))
-        judged = within(_table(rows, columns, values, "test "), triples)
-    data = cells.Data(path="", digest="", held_out=held_out, seed=seed)
-    loaded = cells.divide(triples, judged, data.held_out, data.seed)
-    data = replace(data, digest=_digest(loaded))
-    config = presets(data, **options)["quick"]
-    arrays = compute(config, in_this_process, loaded)
-    return completed(config, arrays, in_this_process, loaded)
-
-
-def _table(rows: Any, columns: Any, values: Any, of: str = "") -> Table:
-    """Return three sequences as a table."""
-    return make_table(
-        column(rows, f"{of}rows"), column(columns, f"{of}columns"), column(values, f"{of}values")
-    )
-
-
-def completed(
-    config: Complete, arrays: Arrays, sweep: Sweep, given: cells.Loaded | None = None
-) -> Completed:
-    """Return the completed matrix of an experiment's arrays, fitted to all entries.
-
-    Args:
-        config: How it was completed.
         arrays: What came out.
-        sweep: Where the last fit runs.
-        given: The table, if it lies in memory; else it is read from the file of the config.
+        matrix: The completed matrix.
+        loaded: The table.
     """
-    loaded = given or cells.load(config.data)
     errors = arrays["test_error"].tolist()
     return Completed(
-        completed_matrix(config, arrays, sweep, given),
+        matrix,
         loaded.triples.rows,
         loaded.triples.columns,
         dict(zip(METHODS, errors, strict=True)),
@@ -238,11 +168,3 @@ def completed(
         arrays["singular_values"],
         loaded.notes,
     )
-
-
-def _digest(loaded: cells.Loaded) -> str:
-    hasher = hashlib.sha256(f"{loaded.triples.shape} {loaded.own_test}".encode())
-    for entries in (loaded.train, loaded.validation, loaded.test):
-        hasher.update(f"{len(entries)} ".encode() + entries.positions.numpy().tobytes())
-        hasher.update(entries.values.numpy().tobytes())
-    return hasher.hexdigest()

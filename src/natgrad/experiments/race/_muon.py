@@ -8,14 +8,14 @@ from torch import Tensor
 
 
 @torch.no_grad()
-def orthogonalised(matrix: Tensor, iterations: int = 5) -> Tensor:
+def orthogonalized(matrix: Tensor, iterations: int = 5) -> Tensor:
     """Return a matrix with the same singular vectors and all singular values near one.
 
     The quintic iteration and coefficients of Jordan et al. (2024), which settle between about 0.7
     and 1.2 rather than at one.
 
     Example:
-        >>> x = orthogonalised(torch.tensor([[3.0, 0.0], [0.0, 0.5]]))
+        >>> x = orthogonalized(torch.tensor([[3.0, 0.0], [0.0, 0.5]]))
         >>> bool(((x.diagonal() > 0.6) & (x.diagonal() < 1.3)).all())
         True
     """
@@ -32,13 +32,13 @@ def orthogonalised(matrix: Tensor, iterations: int = 5) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Momentum whose steps are orthogonal matrices (Jordan et al. 2024).
 
-    A weight with more axes than two counts as a matrix of its first axis and the rest. A step is
-    longer by √(rows/columns) where there are more rows.
+    A weight with more than two axes is flattened to a matrix, its first axis the rows. Steps are
+    √(rows/columns) times longer where there are more rows than columns.
 
     Args:
         params: Weights with two axes or more.
         lr: Learning rate.
-        momentum: Of Nesterov's kind.
+        momentum: Nesterov momentum.
 
     Example:
         >>> w = torch.zeros(2, 2, requires_grad=True)
@@ -65,4 +65,4 @@ class Muon(torch.optim.Optimizer):
                 held.lerp_(p.grad, 1 - momentum)
                 update = p.grad.lerp(held, momentum).flatten(1)
                 longer = math.sqrt(max(1.0, update.shape[0] / update.shape[1]))
-                p.add_(orthogonalised(update).view_as(p), alpha=-group["lr"] * longer)
+                p.add_(orthogonalized(update).view_as(p), alpha=-group["lr"] * longer)

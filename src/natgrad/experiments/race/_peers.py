@@ -1,6 +1,6 @@
 """The peers of the race that run on torch, and their cell.
 
-This module knows nothing of NGD: a change there leaves the peers' results valid.
+This module does not import NGD: the peers' stored results outlive changes of NGD.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Conv2d, Linear, Module
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.race.muon import Muon
+from natgrad.experiments.race._muon import Muon
 from natgrad.experiments.race.problems import Problem, load
 from natgrad.experiments.race.training import Learning, Run, train
 from natgrad.lab.cell import Result
@@ -22,12 +22,12 @@ Optimizers = Sequence[torch.optim.Optimizer]
 
 
 class Peer(Learning):
-    """Plain backpropagation and optimizers of torch's kind."""
+    """Plain backpropagation with torch optimizers."""
 
     def __init__(self, run: Run, problem: Problem, model: Module) -> None:
         super().__init__(problem, model, run.settings)
         assert run.settings.lr is not None
-        self.optimizers = PEERS[run.method](model, run.settings.lr)
+        self.optimizers = OPTIMIZERS[run.method](model, run.settings.lr)
         self._rates = [
             [group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers
         ]
@@ -61,7 +61,7 @@ def _adamw(model: Module, lr: float) -> Optimizers:
 
 
 def _muon(model: Module, lr: float) -> Optimizers:
-    """Return Muon for the weights of layers, AdamW for the rest: embeddings, head, lone vectors."""
+    """Return Muon for the weights of layers, AdamW for the rest: embeddings, head, vectors."""
     matrices: list[Tensor] = [
         module.weight
         for name, module in model.named_modules()
@@ -110,7 +110,7 @@ def collection() -> Any:
         ) from error
 
 
-PEERS: dict[str, Callable[[Module, float], Optimizers]] = {
+OPTIMIZERS: dict[str, Callable[[Module, float], Optimizers]] = {
     "SGD": _sgd,
     "Nesterov": _nesterov,
     "AdamW": _adamw,
@@ -118,7 +118,7 @@ PEERS: dict[str, Callable[[Module, float], Optimizers]] = {
     "SOAP": _soap,
     "Shampoo": _shampoo,
 }
-"""How each begins, from a network and a learning rate."""
+"""Makes the optimizers of each peer, from a network and a learning rate."""
 
 
 def peer(run: Run) -> Result:

@@ -60,7 +60,7 @@ class Attention(Module):
         self.inward, self.outward = Linear(width, 3 * width), Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what each position takes from itself and those before it, `(n, t, width)`."""
+        """Return a mixture of each position and those before it, `(n, t, width)`."""
         n, t, width = x.shape
         parts = self.inward(x).view(n, t, 3, self.heads, width // self.heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4)
@@ -72,7 +72,7 @@ class Attention(Module):
 
 
 class Block(Module):
-    """Attention and a hidden layer, each on normalised inputs and added to what comes in."""
+    """Attention and a hidden layer, each on normalized inputs and added to its input."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Block(Module):
 
 
 class Transformer(Module):
-    """A language model: what character follows, at every position.
+    """A language model: predicts the next character at every position.
 
     Example:
         >>> Transformer(vocabulary=7, context=4)(torch.zeros(2, 4, dtype=torch.long)).shape

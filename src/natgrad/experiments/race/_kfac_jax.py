@@ -12,7 +12,7 @@ from torch.nn import Linear
 
 from natgrad.data.mnist import cache
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.race import clock, kfac_jax_child
+from natgrad.experiments.race import _clock, _kfac_jax_child
 from natgrad.experiments.race.problems import load
 from natgrad.experiments.race.training import Run
 from natgrad.lab.cell import Result
@@ -34,10 +34,10 @@ PINS = (
     "scipy==1.17.1",
     "tfp-nightly==0.26.0.dev20261027",
 )
-"""What its environment holds: kfac-jax 0.0.8 runs with jax 0.7.0 and with no later one."""
+"""Packages of its environment; kfac-jax 0.0.8 needs jax 0.7.0 or earlier."""
 
 _MINUTES = 15  # for pip to finish
-_SPARE = 300.0  # seconds beyond the budget: compilation, looks, a busy machine
+_SPARE = 300.0  # seconds beyond the budget: compilation, evaluations, a busy machine
 
 
 class PeerUnavailableError(InvalidInputError):
@@ -51,7 +51,7 @@ def environment(folder: Path | None = None) -> Path:
         PeerUnavailableError: If it cannot be made: no network, another platform.
     """
     if not hasattr(os, "sched_setaffinity"):
-        raise PeerUnavailableError("kfac-jax is held to one core only on Linux.")
+        raise PeerUnavailableError("kfac-jax can be held to one core only on Linux.")
     folder = cache().with_name("kfac-jax") if folder is None else folder
     python = folder / "bin" / "python"
     mark = folder / "pins.txt"
@@ -70,12 +70,12 @@ def environment(folder: Path | None = None) -> Path:
 
 
 def kfac(run: Run) -> Result:
-    """Return the curve of kfac-jax on the autoencoder, from the initial weights of the others.
+    """Return the curve of kfac-jax on an autoencoder, from the others' initial weights.
 
     Raises:
         PeerUnavailableError: If its process fails.
     """
-    assert clock.NOMINAL > 0  # the process loads both files: this cell depends on them
+    assert _clock.NOMINAL > 0  # the process loads both files: this cell depends on them
     problem = load(run.problem)
     layers = [m for m in problem.make(run.seed).modules() if isinstance(m, Linear)]
     arrays = {f"weight{i}": layer.weight.detach().numpy() for i, layer in enumerate(layers)}
@@ -93,7 +93,7 @@ def kfac(run: Run) -> Result:
         folder = Path(name)
         np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
         (folder / "job.json").write_text(json.dumps(job))
-        command = [str(environment()), "-I", kfac_jax_child.__file__, str(folder)]
+        command = [str(environment()), "-I", _kfac_jax_child.__file__, str(folder)]
         variables = {
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
@@ -114,7 +114,7 @@ def kfac(run: Run) -> Result:
 
 
 def _why(error: Exception) -> str:
-    """Return the last line that a process wrote to standard error, or what else went wrong."""
+    """Return the last line of a process's standard error, or the error itself."""
     output = getattr(error, "stderr", None) or b""
     lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else str(error)

@@ -37,10 +37,10 @@ def plain(text: str, most: int = 24) -> str:
     return short.replace("$", r"\$").replace("\n", " ")
 
 
-def _colour(method: str) -> str:
+def _color(method: str) -> str:
     try:
         return str(look(_LOOKS.get(method, method))["color"])
-    except ValueError:  # a depth that has no colour of its own
+    except ValueError:  # a depth that has no color of its own
         return PALETTE[0]
 
 
@@ -55,8 +55,8 @@ def _accuracy(axes: Axes, arrays: Arrays) -> None:
             )  # fmt: skip
             continue
         low, high = arrays["accuracy_low"][row], arrays["accuracy_high"][row]
-        axes.plot([low, high], [row, row], color=_colour(method), linewidth=2.2, alpha=0.55)
-        axes.plot(value, row, marker="o", markersize=6, color=_colour(method))
+        axes.plot([low, high], [row, row], color=_color(method), linewidth=2.2, alpha=0.55)
+        axes.plot(value, row, marker="o", markersize=6, color=_color(method))
         if "fold_accuracy" in arrays:
             folds = arrays["fold_accuracy"][row]
             axes.plot(folds, np.full_like(folds, row), "|", color=INK, markersize=5, alpha=0.5)
@@ -73,8 +73,8 @@ def _angles(axes: Axes, arrays: Arrays) -> None:
     axes.imshow(angle, cmap="cividis_r", vmin=0, vmax=90)
     for (i, j), value in np.ndenumerate(angle):
         if np.isfinite(value):
-            colour = "white" if value > 45 else INK
-            axes.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
+            color = "white" if value > 45 else INK
+            axes.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=7, color=color)
     axes.set_xticks(range(len(methods)), methods, rotation=60, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(methods)), [""] * len(methods))
     axes.grid(visible=False)

@@ -38,15 +38,15 @@ def _curves(axes: Axes, arrays: Arrays) -> None:
     """Draw the best scale of each depth, the others faint behind."""
     curves, errors = arrays["validation_curve"], arrays["validation_error"]
     for i, depth in enumerate(arrays.coordinates["depth"]):
-        colour = look(f"EGD L={depth}")["color"] if depth <= 5 else INK
+        color = look(f"EGD L={depth}")["color"] if depth <= 5 else INK
         best = int(errors[i].argmin())
         for j, scale in enumerate(arrays.coordinates["scale"]):
             times, along = curves[i, j]
             if j == best:
                 label = f"L = {depth}, best from α = {scale:g}"
-                axes.plot(times, along, color=colour, linewidth=1.8, label=label, zorder=3)
+                axes.plot(times, along, color=color, linewidth=1.8, label=label, zorder=3)
             else:
-                axes.plot(times, along, color=colour, linewidth=0.7, alpha=0.35)
+                axes.plot(times, along, color=color, linewidth=0.7, alpha=0.35)
     axes.set_xscale("log")
     axes.set_xlabel("time t")
     axes.set_ylabel("root mean squared error")

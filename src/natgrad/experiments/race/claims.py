@@ -1,4 +1,4 @@
-"""What NGD is to achieve, whether it did, and where it lost and why."""
+"""The targets of NGD, whether it met them, and where it lost and why."""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.experiments.race import contestants as field
+from natgrad.experiments.race import config as field
 from natgrad.experiments.race.outcomes import Ratio, ratio
-from natgrad.experiments.race.peers import PEERS
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claim import Claim
 
 
 def against(arrays: Arrays, problem: str, who: str, ours: str = field.DEFAULT) -> Ratio | None:
-    """Return how many times as long as NGD an entrant takes to the target; None if it was absent.
+    """Return an entrant's seconds to the target over NGD's; None if it did not race.
 
     Args:
         arrays: The result of a race.
@@ -33,12 +32,12 @@ def against(arrays: Arrays, problem: str, who: str, ours: str = field.DEFAULT) -
 
 
 def best_peer(arrays: Arrays, problem: str) -> tuple[str, Ratio] | None:
-    """Return the fastest tuned peer on a problem, kfac-jax apart; None if the problem is absent."""
-    found = {who: against(arrays, problem, who) for who in PEERS}
+    """Return the fastest tuned peer on a problem, kfac-jax excluded; None without the problem."""
+    found = {who: against(arrays, problem, who) for who in field.PEERS}
     known = {who: r for who, r in found.items() if r is not None and not math.isnan(r.value)}
     if not known:
         return None
-    # Among those that did not reach the target the budget stands for all: any of them is last.
+    # Peers that missed the target all count with the budget: any of them is last.
     who = min(known, key=lambda name: (known[name].value, ">" in known[name].bound))
     return who, known[who]
 
@@ -67,9 +66,9 @@ def _claim(name: str, problem: str, who: str, measured: Ratio, bound: float) -> 
     peer = f"the best tuned peer, {who}" if name.endswith("best-peer") else f"tuned {who}"
     limits = {
         "": "",
-        ">": f"; {who} did not always get there: a lower bound",
-        "<": "; NGD did not always get there: an upper bound",
-        "?": "; neither always got there: budgets stand for missing seconds",
+        ">": f"; {who} did not always reach it: a lower bound",
+        "<": "; NGD did not always reach it: an upper bound",
+        "?": "; neither always reached it: missing seconds count as the budget",
     }
     spread = math.log(measured.high / measured.low) / 2 if measured.seeds > 1 else None
     return Claim(
@@ -90,13 +89,13 @@ def losses(config: Any, arrays: Arrays) -> Sequence[str]:
 
 
 def missed(config: Any, arrays: Arrays) -> list[str]:
-    """Return a sentence for each target that was missed: by how much."""
+    """Return a sentence for each missed target: by how much."""
     found = []
     for claim in claims(config, arrays):
         if not claim.satisfied:
             assert isinstance(claim.bound, float)
             size = (
-                "neither got to the target within the budget"
+                "neither reached the target within the budget"
                 if math.isnan(claim.value)
                 else f"the ratio is {claim.value:.2f}, {claim.value / claim.bound:.2f} of it"
             )
@@ -105,14 +104,14 @@ def missed(config: Any, arrays: Arrays) -> list[str]:
 
 
 def defeats(arrays: Arrays) -> list[str]:
-    """Return a sentence for each peer that was ahead of NGD, divided into steps and their cost.
+    """Return a sentence for each peer that was faster than NGD: steps, and cost per step.
 
-    Seconds are steps times the seconds of a step: a method loses because it needs more steps, or
-    because its steps cost more.
+    Seconds are steps times seconds per step: a method loses because it needs more steps, or because
+    its steps cost more.
     """
     found = []
     for problem in arrays.coordinates["problem"]:
-        for who in (*PEERS, field.KFAC):
+        for who in (*field.PEERS, field.KFAC):
             measured = against(arrays, problem, who)
             if measured is not None and measured.value < 1:
                 found.append(_defeat(arrays, problem, who, measured))
@@ -129,7 +128,7 @@ def _defeat(arrays: Arrays, problem: str, who: str, measured: Ratio) -> str:
         np.nan_to_num(arrays[f"{name}_to_target"][p], nan=np.inf) for name in ("time", "steps")
     )
     if not np.isfinite(np.median(steps[[e, own]], axis=1)).all():
-        return f"{sentence}; it does not get to the target within the budget."
+        return f"{sentence}; it does not reach the target within the budget."
     own_steps, other_steps = np.median(steps[own]), np.median(steps[e])
     fewer = own_steps / other_steps
     cost = np.median(seconds[own]) / own_steps / (np.median(seconds[e]) / other_steps)

@@ -1,4 +1,4 @@
-"""The penalised nuclear norm, against which deep products are measured."""
+"""The penalized nuclear norm by iterated soft-thresholding."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from natgrad.experiments.complete.fitting import Entries
+from natgrad.fits._entries import Entries
 from natgrad.flows._methods.observed import Residual, residual
 
 _ITERATIONS = 300
@@ -33,7 +33,7 @@ class SoftImpute:
     step of subspace iteration from the last singular vectors costs two products with the residual.
 
     Args:
-        entries: Standardised entries.
+        entries: Standardized entries.
         width: Most singular values kept.
         seed: Seed of the first subspace.
 
@@ -51,12 +51,12 @@ class SoftImpute:
         self._values = entries.values.float()
         self._residual: Residual = residual(entries.positions, self._values, entries.shape)
         v = torch.linalg.qr(torch.randn(columns, width, generator=generator))[0]
-        self._now = LowRank(torch.zeros(rows, width), torch.zeros(width), v)
+        self.now = LowRank(torch.zeros(rows, width), torch.zeros(width), v)
 
     def largest(self) -> float:
         """Return λ beyond which the answer is zero: the largest singular value of the entries."""
-        v, size = self._now.v, 0.0
-        self._residual.update(torch.zeros_like(self._now.u), v.mT)
+        v, size = self.now.v, 0.0
+        self._residual.update(torch.zeros_like(self.now.u), v.mT)
         for _ in range(20):
             u = torch.linalg.qr(self._residual.times(v))[0]
             w = self._residual.transposed_times(u)
@@ -67,14 +67,14 @@ class SoftImpute:
     def solve(self, penalty: float) -> LowRank:
         """Return the answer for λ, starting from the last one."""
         for _ in range(_ITERATIONS):
-            before = self._now
-            self._now = self._iterate(penalty)
-            if _distance(before, self._now) <= _CHANGE * max(float(self._now.s.norm()), 1e-30):
+            before = self.now
+            self.now = self._iterate(penalty)
+            if _distance(before, self.now) <= _CHANGE * max(float(self.now.s.norm()), 1e-30):
                 break
-        return self._now
+        return self.now
 
     def _iterate(self, penalty: float) -> LowRank:
-        u, s, v = self._now.u, self._now.s, self._now.v
+        u, s, v = self.now.u, self.now.s, self.now.v
         self._residual.update(u * s, v.mT)
         q = torch.linalg.qr(u * s + self._residual.times(v))[0]  # (B + R) V
         w = v * s @ (u.mT @ q) + self._residual.transposed_times(q)  # (B + R)ᵀ Q

@@ -1,4 +1,4 @@
-"""NGD in the race, as published and as it comes, and their cell."""
+"""NGD in the race, as published and with default settings, and its cell."""
 
 import warnings
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ from natgrad.optim import NGD, UncoveredWarning
 
 
 class Natural(Learning):
-    """NGD; layers without Kronecker factors take its stated fallback."""
+    """NGD; layers without Kronecker factors use its fallback."""
 
     def __init__(self, run: Run, problem: Problem, model: Module) -> None:
         super().__init__(problem, model, run.settings)
@@ -47,7 +47,7 @@ class Natural(Learning):
             group["lr"] = factor * self.settings.lr
 
     def judged(self) -> AbstractContextManager[None]:
-        """Have the network hold the average of the weights, if one is kept."""
+        """Evaluate the average of the weights, if one is kept."""
         return super().judged() if self.settings.average is None else self.optimizer.averaged()
 
 

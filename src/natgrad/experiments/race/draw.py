@@ -1,11 +1,11 @@
-"""The picture of the race: how many times as long as NGD each takes, and the curves."""
+"""The figure of the race: ratios of seconds to the target, and curves."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from natgrad.experiments.race import contestants as field
-from natgrad.experiments.race.targets import against
+from natgrad.experiments.race import config as field
+from natgrad.experiments.race.claims import against
 from natgrad.lab import figures
 from natgrad.lab.arrays import Arrays
 
@@ -54,7 +54,7 @@ def _ratios(axes: "Axes", arrays: Arrays, problem: str, *, labels: bool) -> None
         measured = against(arrays, problem, who)
         look = _LOOKS[who]
         if measured is None or np.isnan(measured.value):
-            text = "did not race" if measured is None else "neither got there"
+            text = "did not race" if measured is None else "neither reached it"
             axes.text(1.03, row, text, va="center", fontsize=7, color=_GREY)
             continue
         low, high = measured.value - measured.low, measured.high - measured.value

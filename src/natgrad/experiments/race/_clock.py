@@ -1,4 +1,4 @@
-"""Seconds that do not depend on the neighbours: CPU time in units of a matrix product.
+"""Seconds that do not depend on a machine's other work: CPU time in units of a matrix product.
 
 This module imports nothing of natgrad: the peer in another environment loads the same file.
 """
@@ -18,7 +18,7 @@ _EVERY = 0.4  # CPU seconds between two measurements of the product
 
 
 class Clock:
-    """Count the CPU seconds of what runs inside `running`, at the speed of a reference core.
+    """Counts the CPU seconds of code inside `running`, at the speed of a reference core.
 
     On a shared machine the same work takes more or fewer CPU seconds from one minute to the next.
     A float32 product of 1000×784 by 784×784 is timed every 0.4 s, outside the count, and the CPU

@@ -67,7 +67,7 @@ def renamed(**names: str) -> Callable[[Callable[A, T]], Callable[A, T]]:
             given: dict[str, Any] = dict(kwargs)
             for old, new in names.items():
                 given = rename(given, old, new, function.__name__)
-            return function(*args, **given)  # type: ignore[arg-type]
+            return function(*args, **given)
 
         return call
 

@@ -9,9 +9,9 @@ import torch
 from torch.nn import Linear
 
 from natgrad.errors import NonFiniteError
-from natgrad.experiments.blh18.contest import Contestant, first_order, natural, run
-from natgrad.experiments.blh18.problems import linear_network, powered_factors
-from natgrad.experiments.blh18.tuning import Grid, Updates, best, gradients, grid
+from natgrad.experiments.blh18._contest import Contestant, best_rate, first_order, natural, run
+from natgrad.experiments.blh18._linear.problems import linear_network, powered_factors
+from natgrad.experiments.blh18._linear.tuning import Grid, Updates, gradients, grid
 from natgrad.optim import NGD
 from tests.experiments.blh18.test_problems import problem
 
@@ -72,11 +72,11 @@ def test_tuning_is_judged_on_validation_data_by_the_same_training() -> None:
     found = grid(Grid(given, "momentum", 20, (0.01, 0.02, 50.0), 2))["validation"]
     assert found[1] < found[0]
     assert math.isinf(found[2])
-    assert best(found[None]) == 1
+    assert best_rate(found[None]) == 1
 
 
 def test_the_best_rate_is_good_on_every_problem() -> None:
-    assert best(np.array([[0.1, 0.2, 0.01], [0.1, 0.2, math.inf]])) == 0
+    assert best_rate(np.array([[0.1, 0.2, 0.01], [0.1, 0.2, math.inf]])) == 0
 
 
 def entry(model, step, **changes):

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from natgrad.experiments.blh18 import fig1a, fig1b, fig1c
-from natgrad.experiments.blh18.problems import (
+from natgrad.experiments.blh18._linear.problems import (
     Problem,
     linear_network,
     make,
@@ -12,6 +11,9 @@ from natgrad.experiments.blh18.problems import (
     shares,
     whole,
 )
+from natgrad.experiments.blh18.fig1a import config as fig1a
+from natgrad.experiments.blh18.fig1b import config as fig1b
+from natgrad.experiments.blh18.fig1c import config as fig1c
 
 
 def problem(**changes):

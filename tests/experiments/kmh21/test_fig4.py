@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.kmh21 import fig4
-from natgrad.experiments.kmh21.fig4_claims import claims
-from natgrad.experiments.kmh21.fig4_departures import departures
-from natgrad.experiments.kmh21.fig4_explanations import _known_mean, lead_left, loop_seconds
-from natgrad.experiments.kmh21.separable_curves import Table, grid
+from natgrad.experiments.kmh21._separable.curves import Table, grid
+from natgrad.experiments.kmh21.fig4.claims import claims, departures
+from natgrad.experiments.kmh21.fig4.claims._explanations import _known_mean, lead_left, loop_seconds
+from natgrad.experiments.kmh21.fig4.config import EXPERIMENT, Fig4
 from natgrad.lab import figures
 from natgrad.lab.arrays import Arrays
 
@@ -19,8 +18,8 @@ def sweep(cells, title=""):
 
 @pytest.fixture(scope="module")
 def found():
-    config = fig4.EXPERIMENT.presets["smoke"]
-    return config, fig4.compute(config, sweep)
+    config = EXPERIMENT.presets["smoke"]
+    return config, EXPERIMENT.compute(config, sweep)
 
 
 def test_claims_are_as_expected_at_the_smallest_size(found) -> None:
@@ -78,7 +77,7 @@ def test_it_is_drawn_from_saved_arrays(found, tmp_path) -> None:
     config, arrays = found
     arrays.save(tmp_path / "a.safetensors")
     with figures.style():
-        figure = fig4.draw(config, Arrays.load(tmp_path / "a.safetensors"))
+        figure = EXPERIMENT.draw(config, Arrays.load(tmp_path / "a.safetensors"))
     letters = [axes.get_title(loc="left")[:1] for axes in figure.axes]
     assert [mark for mark in letters if mark] == list("ABCDEFGHIJ")
 
@@ -100,7 +99,7 @@ def test_it_is_drawn_from_saved_arrays(found, tmp_path) -> None:
 )
 def test_sizes_that_leave_a_claim_empty_are_refused(change, words) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        fig4.Fig4(**change)
+        Fig4(**change)
 
 
 def test_the_table_finds_rows_by_name() -> None:

@@ -6,10 +6,14 @@ import torch
 
 from natgrad import MatrixProduct
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.kmh21 import fig5_cells as cells
-from natgrad.experiments.kmh21 import fig5_further_cells as further
-from natgrad.experiments.kmh21.fig5 import EXPERIMENT, Fig5
-from natgrad.experiments.kmh21.fig5_statistics import loop_over_flow, rank_tests, start_effect
+from natgrad.experiments.kmh21._completion import cells
+from natgrad.experiments.kmh21.fig5 import _further as further
+from natgrad.experiments.kmh21.fig5.claims._statistics import (
+    loop_over_flow,
+    rank_tests,
+    start_effect,
+)
+from natgrad.experiments.kmh21.fig5.config import EXPERIMENT, Fig5
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import canonical
 

@@ -7,13 +7,14 @@ import torch
 from natgrad.data.separable import sparse_gaussian
 from natgrad.diagnostics import cosine
 from natgrad.directions import GaussianInputs, natural
-from natgrad.experiments.kmh21 import separable_cells as cells
-from natgrad.experiments.kmh21 import separable_variants as variants
-from natgrad.flows import descend, integrate, steps_reached
+from natgrad.experiments.kmh21._separable import cells
+from natgrad.experiments.kmh21.fig4 import _variants as variants
+from natgrad.flows import descend, integrate
 from natgrad.flows._methods.dual_layers import Layers
 from natgrad.likelihoods import Bernoulli
 from natgrad.limits import max_margin
 from natgrad.parametrizations import Diagonal, Direct
+from natgrad.stopping import steps_reached
 
 WIDE = cells.Task(n=12, dim=20, ones=3, seed=1)
 TALL = cells.Task(n=40, dim=12, ones=2, seed=3)

@@ -10,7 +10,7 @@ import torch
 from natgrad.data import mnist
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.blh18.fig1d import cells
-from natgrad.experiments.blh18.fig1d.cells import (
+from natgrad.experiments.blh18.fig1d._autoencoder import (
     DEFAULT,
     Entry,
     Race,
@@ -89,7 +89,7 @@ def test_a_trial_does_not_see_what_it_is_judged_on(monkeypatch: pytest.MonkeyPat
     changed = train.clone()
     changed[100:600] = 0.0  # all but the sixth that is held out
     monkeypatch.setattr(
-        "natgrad.experiments.blh18.fig1d.cells.images", lambda source: (changed, test)
+        "natgrad.experiments.blh18.fig1d._autoencoder.images", lambda source: (changed, test)
     )
     assert float(trial(given)["validation"]) > before
 
@@ -151,7 +151,7 @@ def by_hand(published, wall) -> Arrays:
 
 def test_a_race_on_all_cores_is_the_race_by_another_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
-    monkeypatch.setattr("natgrad.experiments.blh18.fig1d.cells.cores", lambda: before)
+    monkeypatch.setattr("natgrad.experiments.blh18.fig1d._autoencoder.cores", lambda: before)
     entries = (Entry("SGD", 20, 0.01, 1), Entry(DEFAULT, 50, 1.0, 1))
     given = Race("digits", 200, (100,), "uniform", entries, every=100, seed=0)
     found = race_on_all_cores(WallRace(given, trial=100))

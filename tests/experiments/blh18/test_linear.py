@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.blh18._linear.cells import BEST, METHODS, PUBLISHED, Decay, decay
+from natgrad.experiments.blh18._linear.cells import METHODS
 from natgrad.experiments.blh18._linear.claims import Curves, arrives, slopes
 from natgrad.experiments.blh18._linear.config import DeepLinear
+from natgrad.experiments.blh18._linear.race import BEST, PUBLISHED, Decay, decay
 from natgrad.experiments.blh18.fig1a import config as fig1a
 from natgrad.experiments.blh18.fig1b import config as fig1b
 from natgrad.experiments.blh18.fig1c import config as fig1c

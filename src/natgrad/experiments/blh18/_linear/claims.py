@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.experiments.blh18._linear.cells import BEST, DEFAULT, PUBLISHED
 from natgrad.experiments.blh18._linear.config import DeepLinear, Panel
 from natgrad.experiments.blh18._linear.problems import shares
+from natgrad.experiments.blh18._linear.race import BEST, DEFAULT, PUBLISHED
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claim import Claim, over_seeds
 from natgrad.lab.experiment import PRESETS

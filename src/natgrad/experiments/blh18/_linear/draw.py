@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from natgrad.experiments.blh18._linear.cells import BEST, DEFAULT, PUBLISHED
 from natgrad.experiments.blh18._linear.claims import CLOSE, Curves, predicted
 from natgrad.experiments.blh18._linear.config import DeepLinear, Panel
+from natgrad.experiments.blh18._linear.race import BEST, DEFAULT, PUBLISHED
 from natgrad.lab import figures
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.figures import INK, PALETTE

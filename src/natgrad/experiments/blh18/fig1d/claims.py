@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.experiments.blh18.fig1d.cells import DEFAULT, KNOWN, PUBLISHED, widths
+from natgrad.experiments.blh18.fig1d._autoencoder import DEFAULT, KNOWN, PUBLISHED, widths
 from natgrad.experiments.blh18.fig1d.config import Autoencoder
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claim import Claim, over_seeds

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from natgrad.experiments.blh18._linear.draw import LOOKS
-from natgrad.experiments.blh18.fig1d.cells import DEFAULT, KNOWN, PUBLISHED
+from natgrad.experiments.blh18.fig1d._autoencoder import DEFAULT, KNOWN, PUBLISHED
 from natgrad.experiments.blh18.fig1d.claims import Curves
 from natgrad.experiments.blh18.fig1d.config import Autoencoder
 from natgrad.lab import figures

@@ -1,4 +1,4 @@
-"""Figure 1D: network, images, questions about curves, and the figure whole, on small digits."""
+"""Figure 1D: network, images, questions about curves, and the whole figure on small digits."""
 
 import dataclasses
 import math
@@ -76,13 +76,13 @@ def test_initial_weights_have_their_variance(start, variance: float) -> None:
     assert float(weight.var().detach()) == pytest.approx(variance, rel=0.05)
 
 
-def test_training_and_test_images_are_apart() -> None:
+def test_training_and_test_images_do_not_overlap() -> None:
     train, test = images("digits")
     assert (len(train), len(test)) == (1500, 297)
     assert (float(train.min()), float(train.max())) == (0, 1)
 
 
-def test_a_trial_does_not_see_what_it_is_judged_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_does_not_see_its_validation_images(monkeypatch: pytest.MonkeyPatch) -> None:
     given = Trial("digits", 600, (200,), "Adam", 50, 1e-3, 1, 0)
     before = float(trial(given)["validation"])
     train, test = images("digits")
@@ -119,7 +119,7 @@ def test_times_until_the_mark_by_hand() -> None:
     assert np.isinf(never_there(arrays).seconds(DEFAULT)).all()
 
 
-def test_leads_are_those_of_the_worst_seed_and_of_their_own_race() -> None:
+def test_ratios_are_those_of_the_worst_seed_and_of_their_own_race() -> None:
     config = EXPERIMENT.presets["smoke"]
     arrays = by_hand(published=(2.0, 5.0), wall=(3.0, 9.0))
     claims = {claim.id: claim for claim in EXPERIMENT.claims(config, arrays)}
@@ -149,7 +149,9 @@ def by_hand(published, wall) -> Arrays:
     return arrays
 
 
-def test_a_race_on_all_cores_is_the_race_by_another_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race_on_all_cores_is_the_same_race_with_another_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = torch.get_num_threads()
     monkeypatch.setattr("natgrad.experiments.blh18.fig1d._autoencoder.cores", lambda: before)
     entries = (Entry("SGD", 20, 0.01, 1), Entry(DEFAULT, 50, 1.0, 1))

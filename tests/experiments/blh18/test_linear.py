@@ -1,4 +1,4 @@
-"""Figures 1A–C: questions about curves on curves by hand, rates of decay, the figures whole."""
+"""Figures 1A to 1C: questions about curves made by hand, rates of decay, the whole figures."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""The problems of Figures 1A–C: sizes, noise floor, start, and the layers that pull."""
+"""Problems of Figures 1A to 1C: sizes, noise floor, start, and contributing layers."""
 
 import pytest
 import torch
@@ -59,8 +59,10 @@ def test_the_network_is_the_product_of_its_factors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("figure", "depth", "pulling"), [(fig1a, 16, 16), (fig1b, 16, 16), (fig1c, 12, 1)]
+    ("figure", "depth", "contributing"), [(fig1a, 16, 16), (fig1b, 16, 16), (fig1c, 12, 1)]
 )
-def test_how_many_layers_pull_in_the_papers_networks(figure, depth: int, pulling: int) -> None:
+def test_how_many_layers_contribute_in_the_papers_networks(
+    figure, depth: int, contributing: int
+) -> None:
     widths = figure.EXPERIMENT.presets["paper"].widths
-    assert (len(widths) - 1, shares(widths)) == (depth, pulling)
+    assert (len(widths) - 1, shares(widths)) == (depth, contributing)

@@ -1,4 +1,4 @@
-"""Figure 1: paths against algebra, and the figure whole."""
+"""Figure 1: paths against closed forms, and the whole figure."""
 
 import numpy as np
 import pytest

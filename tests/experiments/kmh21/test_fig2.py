@@ -1,4 +1,4 @@
-"""Figure 2: limits in the plane against exhaustive search, and the figure whole."""
+"""Figure 2: limits in the plane against exhaustive search, and the whole figure."""
 
 import math
 
@@ -55,7 +55,7 @@ def test_limits_are_those_of_the_enumeration() -> None:
     assert np.allclose(one, exact, rtol=1e-8)
 
 
-def test_natural_flow_does_not_see_the_initial_scale() -> None:
+def test_natural_flow_does_not_depend_on_the_initial_scale() -> None:
     small, large = (flow(Flow(40, "NGD", 3, s, (-1.0, 2.0), 4))["beta"] for s in (0.1, 1.0))
     assert np.allclose(small, large, rtol=1e-5)
 

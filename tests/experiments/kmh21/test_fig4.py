@@ -1,4 +1,4 @@
-"""Figure 4 whole, at the smallest size."""
+"""The whole Figure 4, at the smallest size."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_what_the_paper_overstates_is_kept_and_refuted(found) -> None:
     }
 
 
-def test_the_point_at_few_data_is_that_of_the_longer_flow(found) -> None:
+def test_the_point_at_few_samples_comes_from_the_longer_flow(found) -> None:
     config, arrays = found
     at = config.observations.index(config.few)
     now = arrays.coordinates["late_time"].index(config.until)
@@ -112,12 +112,12 @@ def test_the_table_finds_rows_by_name() -> None:
     assert table.best_gap("NGD", ["EGD L=1"], 0).mean() == pytest.approx(0.05)
 
 
-def test_means_of_what_is_known() -> None:
+def test_means_leave_out_nans() -> None:
     values = np.array([[[1.0, np.nan, np.nan]], [[3.0, 4.0, np.nan]]])
     assert _known_mean(values).tolist() == [2.0, 4.0]
 
 
-def test_random_starts_are_tried_at_every_scale_and_number_of_data(found) -> None:
+def test_random_starts_are_tried_at_every_scale_and_number_of_samples(found) -> None:
     config, arrays = found
     scales, many = config.gaussian_scales, config.observations
     assert arrays["gaussian"].shape == (len(scales), len(many), config.slow_seeds, 3)

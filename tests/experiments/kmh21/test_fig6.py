@@ -1,4 +1,4 @@
-"""Figure 6 whole, at the smallest size."""
+"""The whole Figure 6, at the smallest size."""
 
 import numpy as np
 import pytest

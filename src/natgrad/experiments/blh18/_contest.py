@@ -1,8 +1,8 @@
-"""Optimizers that train copies of one network in turn, each with its own clock.
+"""Optimizers that take turns in training copies of one network, each with its own clock.
 
-The clock is the process's CPU time spent in training steps, or the one on the wall for a contestant
-with threads of its own; drawing batches and evaluation are outside. Of what a contest returns, all
-but the seconds is the same bits each time.
+The clock measures the CPU time of training steps, or their wall-clock time for a contestant with
+its own number of threads. Drawing batches and evaluation do not count. Everything a contest returns
+except the seconds is the same, bit for bit, in every run.
 """
 
 import math
@@ -30,7 +30,7 @@ Step = Callable[[Tensor, Tensor], None]
 
 
 def first_order(model: Module, rule: Rule, rate: float) -> Step:
-    """Return one step on a batch, loss ½|y − f|² averaged over data, by PyTorch's fused kernels."""
+    """Return one step on a batch, loss ½|y − f|² averaged over samples, with fused kernels."""
     parameters = list(model.parameters())
     optimizer: Optimizer
     if rule == "Adam":
@@ -65,8 +65,8 @@ def natural(model: Module, optimizer: Callable[[Module, Gaussian], NGD]) -> Step
 def warm_up(entrants: Sequence[Callable[[Module], Step]]) -> None:
     """Let every method take two steps on a tiny network, outside of all clocks.
 
-    What Python and PyTorch load at the first use of a function, seconds on a fresh installation,
-    is no part of a method's time.
+    What Python and PyTorch load at the first use of a function takes seconds on a fresh
+    installation. It must not count as a method's time.
     """
     x = torch.linspace(-1, 1, 12).reshape(4, 3)
     for train in entrants:
@@ -77,7 +77,7 @@ def warm_up(entrants: Sequence[Callable[[Module], Step]]) -> None:
 
 @contextmanager
 def using(threads: int | None) -> Iterator[None]:
-    """Let PyTorch use so many threads inside the block; None changes nothing."""
+    """Let PyTorch use this many threads inside the block; None changes nothing."""
     before = torch.get_num_threads()
     torch.set_num_threads(before if threads is None else threads)
     try:
@@ -92,11 +92,11 @@ class Contestant:
     Args:
         model: The network; it is trained in place.
         step: Train on one batch.
-        batch: M.
+        batch: Batch size M.
         passes: Passes over the training data.
         every: Examples between two evaluations.
-        threads: Threads of its steps, whose seconds are then those of the clock on the wall; by
-            default the process's threads, and CPU seconds.
+        threads: Number of threads of its steps, which are then timed by the wall clock. By default
+            the process's threads, timed in CPU seconds.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Contestant:
         self.alive = True
 
     def train(self, x: Tensor, y: Tensor, test: tuple[Tensor, Tensor]) -> None:
-        """Go once through the data, in their order; a network that has diverged stays."""
+        """Train once on all data in the given order; a network that has diverged is not trained."""
         steps = len(x) // self.batch
         for first in range(0, steps, self.every):
             last = min(first + self.every, steps)
@@ -153,11 +153,11 @@ def run(
     test: tuple[Tensor, Tensor],
     seed: int,
 ) -> Result:
-    """Train all, pass by pass in turn, on the same order of the data.
+    """Train all contestants, in turn for each pass, on the same order of the data.
 
     Returns:
-        `examples`, `seconds` and `test`, of shape `(contestants, points)`; a contestant with fewer
-        points than others has NaN behind them.
+        `examples`, `seconds` and `test` of shape `(contestants, points)`. Rows of contestants with
+        fewer points than others end with NaN.
     """
     generator = torch.Generator().manual_seed(seed)
     for contestant in contestants:

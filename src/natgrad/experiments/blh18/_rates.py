@@ -8,7 +8,7 @@ Rule = Literal["SGD", "momentum", "Adam"]
 
 
 class Rates(Protocol):
-    """The grids of a config."""
+    """The grids of learning rates of a config."""
 
     @property
     def sgd_rates(self) -> tuple[float, ...]:
@@ -16,15 +16,15 @@ class Rates(Protocol):
 
     @property
     def momentum_rates(self) -> tuple[float, ...]:
-        """Those for SGD with momentum."""
+        """Learning rates tried for SGD with momentum."""
 
     @property
     def adam_rates(self) -> tuple[float, ...]:
-        """Those for Adam."""
+        """Learning rates tried for Adam."""
 
 
-def refuse_favours(config: Rates) -> None:
-    """Raise a sentence unless every method is tuned with as many rates."""
+def require_equal_grids(config: Rates) -> None:
+    """Raise an error unless all methods are tuned with the same number of rates."""
     counts = {len(config.sgd_rates), len(config.momentum_rates), len(config.adam_rates)}
     if counts == {0} or len(counts) > 1:
         raise InvalidInputError(

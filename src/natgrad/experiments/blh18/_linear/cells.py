@@ -18,7 +18,7 @@ FIRST_ORDER: dict[str, tuple[Rule, int]] = {
     "Adam": ("Adam", 20),
     "Adam, M = 100": ("Adam", 100),
 }
-"""Rule and batch size by name. M = 20 is the paper's; larger batches pay in seconds."""
+"""Rule and batch size by name. M = 20 is the paper's; larger batches save seconds."""
 
 METHODS = (*FIRST_ORDER, *race.NATURAL)
 
@@ -62,7 +62,7 @@ def compute(panel: Panel, config: DeepLinear, sweep: Sweep) -> Arrays:
 
 
 def _tune(config: DeepLinear, sweep: Sweep, arrays: Arrays) -> list[float]:
-    """Return the best rate of each first-order method by validation error, and keep all trials."""
+    """Return the best rate of each first-order method by validation error; store all trials."""
     asked = [
         Cell(
             tuning.grid,

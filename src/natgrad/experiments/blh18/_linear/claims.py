@@ -1,4 +1,4 @@
-"""Claims of Figures 1A–C, and what we chose."""
+"""Claims of Figures 1A, 1B and 1C, and what we chose."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from natgrad.lab.experiment import PRESETS
 Numbers = npt.NDArray[np.float64]
 
 CLOSE = 1.1
-"""Times the noise floor: where a method counts as having arrived."""
+"""Multiple of the noise floor at which a method counts as having arrived."""
 
 
 class Curves:
@@ -61,23 +61,23 @@ class Curves:
         return lead
 
     def after(self, method: str, passes: float) -> Numbers:
-        """Return the error in units of the floor after so many passes, by seed."""
+        """Return the error in units of the floor after this many passes, by seed."""
         at = int(np.searchsorted(self.passes, passes - 1e-9).clip(max=len(self.passes) - 1))
         errors: Numbers = self.test[:, self.names.index(method), at]
         return errors
 
 
 def predicted(config: DeepLinear, panel: Panel) -> tuple[float, float]:
-    """Return the decay of log excess loss a step: of the paper, and with moving projections.
+    """Return the decay of log excess loss per step: the paper's, and with moving projections.
 
-    A step of length α moves a mode by the share α k/L of its distance, k of L layers pulling.
+    If k of L layers contribute, a step of length α moves a mode by α k/L of its distance.
     """
     share = shares(config.widths) / (len(config.widths) - 1)
     return -2 * math.log(1 - panel.decay_rate), -2 * math.log(1 - panel.decay_rate * share)
 
 
 def slopes(excess: Numbers) -> Numbers:
-    """Return the decay of log excess a step, fitted to the later half of each row."""
+    """Return the decay of log excess loss per step, fitted to the second half of each row."""
     late = np.log(excess[:, excess.shape[1] // 2 :])
     found: Numbers = -np.polyfit(np.arange(late.shape[1]), late.T, 1)[0]
     return found
@@ -102,7 +102,7 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
     found = [
         within(
             "published",
-            f"eq. 20 as published is at {CLOSE} × the noise floor within {panel.published:g} "
+            f"eq. 20 as published reaches {CLOSE} × the noise floor within {panel.published:g} "
             "passes (slowest seed)",
             where,
             PUBLISHED,
@@ -110,8 +110,8 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
         ),
         Claim(
             id="sgd",
-            statement=f"SGD with M = 20 is not there after {until:g} passes (error in units of the "
-            "floor, least of all seeds)",
+            statement=f"SGD with M = 20 has not reached {CLOSE} × the floor after {until:g} passes "
+            "(error in units of the floor, smallest over seeds)",
             source=where,
             relation=">",
             bound=CLOSE,
@@ -121,15 +121,16 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
         ),
         within(
             "best",
-            f"NGD for linear networks is there within {panel.best:g} passes (slowest seed)",
+            f"NGD for linear networks reaches {CLOSE} × the noise floor within {panel.best:g} "
+            "passes (slowest seed)",
             "natgrad",
             BEST,
             panel.best,
         ),
         Claim(
             id="seconds",
-            statement="it is there in fewer seconds than every first-order method (times the "
-            "fastest's seconds, least of all seeds)",
+            statement="NGD for linear networks needs fewer seconds than every first-order method "
+            "(seconds of the fastest over its own, smallest over seeds)",
             source="natgrad",
             relation=">",
             bound=1.0,
@@ -138,8 +139,8 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
         ),
         Claim(
             id="published-seconds",
-            statement="eq. 20 as published is there in fewer seconds than every first-order method "
-            "(likewise)",
+            statement="eq. 20 as published needs fewer seconds than every first-order method "
+            "(same measure)",
             source=where,
             relation=">",
             bound=1.0,
@@ -149,7 +150,7 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
         Claim(
             id="unit-rate",
             statement="without noise and damping the loss decays like e^{−2t} (slope of its "
-            "logarithm in units of the predicted)",
+            "logarithm in units of the predicted one)",
             source="[BLH18] §4, eq. 19",
             relation="within",
             bound=(0.98, 1.02),
@@ -159,7 +160,7 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
         ),
         Claim(
             id="rate",
-            statement="SGD's best rate of the grid is the published one (ratio)",
+            statement="the best rate for SGD in the grid is the published one (ratio)",
             source=f"{where}, caption",
             value=float(arrays["rate"][0]) / panel.rate,
             relation="within",
@@ -170,8 +171,8 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
         found.append(
             Claim(
                 id="bottleneck-rate",
-                statement="it decays at 2k/L, k the fewer of the full-width layers on either side "
-                "of the bottleneck (slope in units of this)",
+                statement="the loss decays at the rate 2k/L, where k is the smaller number of "
+                "full-width layers on either side of the bottleneck (slope in units of this rate)",
                 source="natgrad",
                 relation="within",
                 bound=(0.98, 1.02),
@@ -183,31 +184,32 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
 
 
 def departures(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and where the paper's text and our numbers part."""
+    """Return what we chose, and where our numbers differ from the paper's text."""
     curves = Curves(config, arrays)
     rates = ", ".join(
         f"{name} {rate:g}" for name, rate in zip(curves.first_order, arrays["rate"], strict=True)
     )
 
     found = [
-        "The paper prints no initialisation. Teacher and start are Gaussian factors of variance "
-        f"1/max(in, out), rescaled so that ‖W‖_F² = {config.power:g} for the whole map: with it "
-        f"SGD's best rate of the grid is {arrays['rate'][0]:g} (printed: {panel.rate:g}). With "
-        "fan-in factors the printed rates diverge.",
-        "The model's noise covariance is I, and the data's 1e-6 I only sets the floor; eq. 20 "
-        "starts at λ = 0.01 with a floor of 1e-8, without which λ runs away at the noise floor.",
+        "The paper prints no initialization. Teacher and start are Gaussian factors of variance "
+        f"1/max(in, out), rescaled so that ‖W‖_F² = {config.power:g} for the whole map. The "
+        f"best rate for SGD in the grid is then {arrays['rate'][0]:g} (printed: {panel.rate:g}). "
+        "With fan-in factors the printed rates diverge.",
+        "The model assumes noise covariance I; that of the data, 1e-6 I, only sets the noise "
+        "floor. Eq. 20 starts at λ = 0.01 and keeps λ ≥ 1e-8; without this bound λ runs away at "
+        "the noise floor.",
         f"Every first-order method was tuned with {len(config.sgd_rates)} rates × "
-        f"{config.tuning_passes} passes on every problem, judged on 1000 further samples of its "
-        f"teacher, one rate for all problems: {rates}. No natural gradient was tuned.",
-        "Seconds are CPU time of one thread in training steps, methods in turn within one process; "
-        "first-order methods run PyTorch's fused kernels. A method that never arrives counts "
-        "with all its seconds, one that diverges not at all.",
+        f"{config.tuning_passes} passes on every problem, validated on 1000 further samples of its "
+        f"teacher, with one rate for all problems: {rates}. No natural gradient was tuned.",
+        "Seconds are CPU time of training steps on one thread; the methods take turns in one "
+        "process. First-order methods use PyTorch's fused kernels. A method that never arrives "
+        "counts with all its seconds; one that diverges does not count.",
         "“NGD linear” is NGD(model, criterion, momentum=0, step_length=PerLayer(rows=250), "
         "damping=Adaptive(start=0.1, up=2, down=¼, least_alpha=∞, least_share=½, floor=1e-8, "
         "relative_floor=0), factors=Factors(source='propagated'), refresh=1): eq. 14–15 instead of "
-        "sampling, and a step length for every layer. NGD with default settings "
+        "sampling, and one step length per layer. NGD with default settings "
         f"{arrives(curves, DEFAULT)}: its λ falls by a third at a time and not below its relative "
-        "floor, and one length serves all layers.",
+        "floor, and it has one step length for all layers.",
     ]
     for name in curves.first_order:
         if lost := int(np.isinf(curves.test[:, curves.names.index(name), -1]).sum()):
@@ -215,34 +217,34 @@ def departures(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[str
     until = min(panel.sgd, config.passes)
     if there := int((curves.after("SGD", until) <= CLOSE).sum()):
         found.append(
-            f"Problems differ: in {there} of {len(curves.test)} SGD too is at {CLOSE} × the floor "
-            f"after {until:g} passes."
+            f"Problems differ: in {there} of {len(curves.test)} SGD also reaches {CLOSE} × the "
+            f"floor within {until:g} passes."
         )
     if panel.decay_start == "near":
         found.append(
             "The rate of decay is measured from a start near an orthogonal teacher. W(t) is a "
-            "straight line to W*, and from a random start a square network meets det W = 0 on the "
-            "way, where the undamped flow is singular; with damping it passes."
+            "straight line to W*. From a random start a square network meets det W = 0 on this "
+            "line, where the undamped flow is singular; with damping it passes."
         )
     if shares(config.widths) < len(config.widths) - 1:
         depth, k = len(config.widths) - 1, shares(config.widths)
         found.append(
-            "Eq. 19 does not give a unit rate in a bottleneck: its projections move with W(t). "
-            f"The layerwise form decays at 2·{k}/L with L = {depth}, since only {k} layer on "
-            "either side can turn the row or the column space of W; step lengths for every layer "
-            "give it the rate back."
+            "With a bottleneck eq. 19 does not give a unit rate, because its projections move with "
+            f"W(t). The layerwise form decays at 2·{k}/L with L = {depth}, since only {k} layer on "
+            "either side can turn the row or the column space of W. One step length per layer "
+            "restores the rate."
         )
     if not panel.published_wins:
         fastest = min(curves.first_order, key=lambda name: np.median(curves.seconds_until(name)))
         found.append(
-            f"Eq. 20 as published {arrives(curves, PUBLISHED)}, ours {arrives(curves, BEST)}; of "
-            f"the first-order methods {fastest}, the fastest, {arrives(curves, fastest)}."
+            f"Eq. 20 as published {arrives(curves, PUBLISHED)}. Ours {arrives(curves, BEST)}. "
+            f"{fastest}, the fastest first-order method, {arrives(curves, fastest)}."
         )
     return found
 
 
 def arrives(curves: Curves, method: str) -> str:
-    """Say after how many passes and seconds the median seed arrives, or that it does not."""
+    """Say when the median seed arrives, in passes and seconds, or that it does not."""
     passes = float(np.median(curves.passes_until(method)))
     seconds = float(np.median(curves.seconds_until(method)))
     if math.isfinite(passes):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from natgrad.experiments.blh18._rates import refuse_favours
+from natgrad.experiments.blh18._rates import require_equal_grids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,17 +11,17 @@ class DeepLinear:
     """Learning a random deep linear network."""
 
     widths: tuple[int, ...]
-    """Sizes of the layers, the input's first."""
+    """Widths of the layers, starting with the input."""
     power: float
-    """Squared Frobenius norm of the whole map, of the teacher and at the start. Our choice."""
+    """Squared Frobenius norm of the whole map, for the teacher and at the start. Our choice."""
     examples: int = 10_000
-    """Training data."""
+    """Number of training samples."""
     tests: int = 1_000
-    """Test data."""
+    """Number of test samples."""
     noise: float = 1e-6
     """Variance of the noise on each output."""
     passes: int = 25
-    """Passes over the training data of each method."""
+    """Passes of each method over the training data."""
     natural_batch: int = 1_000
     """Batch size of the natural gradients."""
     sgd_rates: tuple[float, ...] = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16)
@@ -31,15 +31,15 @@ class DeepLinear:
     adam_rates: tuple[float, ...] = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
     """Learning rates tried for Adam, at each batch size."""
     tuning_passes: int = 5
-    """Passes of each trial of a learning rate, on every problem; one rate serves them all."""
+    """Passes per trial of a learning rate, on every problem. One rate is chosen for all."""
     decay_steps: int = 100
     """Steps of undamped natural gradient descent without noise."""
     seeds: int = 5
-    """Random problems."""
+    """Number of random problems."""
 
     def __post_init__(self) -> None:
-        """Refuse grids that favour a method."""
-        refuse_favours(self)
+        """Require equally large grids for all methods."""
+        require_equal_grids(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +48,12 @@ class Panel:
 
     Attributes:
         letter: A, B or C.
-        rate: SGD's best learning rate in print.
-        published: Passes within which eq. 20 arrives.
+        rate: SGD's best learning rate according to the paper.
+        published: Passes within which eq. 20 arrives at the noise floor.
         sgd: Passes after which the paper's SGD has not arrived.
-        sgd_fails: Whether that holds on every problem of ours.
-        best: Passes within which our best arrives.
-        published_wins: Whether eq. 20 also beats every first-order method in seconds.
+        sgd_fails: Whether that holds on each of our problems.
+        best: Passes within which our best method arrives.
+        published_wins: Whether eq. 20 also takes fewer seconds than every first-order method.
         decay_start: Where the decay without noise starts.
         decay_rate: α of the decay without noise.
     """

@@ -1,4 +1,4 @@
-"""The picture of Figures 1A–C."""
+"""The picture of Figures 1A, 1B and 1C."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def draw(panel: Panel, config: DeepLinear, arrays: Arrays) -> Figure:
     figure, (left, middle, right) = figures.panels(3, width=3.75, height=3.5)
     _race(left, curves, arrays["test"], config.noise, by_seconds=False)
     _race(middle, curves, arrays["test"], config.noise, by_seconds=True)
-    left.set(title="In passes over the data", ylabel="test error of an output, squared")
+    left.set(title="In passes over the data", ylabel="squared test error per output")
     left.set_xlabel("passes")
     middle.set(title="In seconds", xscale="log", xlabel="CPU seconds of training")
     _decay(right, panel, config, arrays["excess"])
@@ -57,7 +57,7 @@ def _headline(panel: Panel, curves: Curves) -> str:
         "C": "twelve linear layers with a bottleneck of two",
     }[panel.letter]
     if not np.isfinite([best, published]).all():
-        return f"1{panel.letter}, {words}: the way to the noise floor"
+        return f"1{panel.letter}, {words}: decrease to the noise floor"
     return (
         f"1{panel.letter}, {words}: natural gradients reach the noise floor in "
         f"{best:.2g} (ours) and {published:.2g} passes (published)"
@@ -69,7 +69,7 @@ def _race(axes: Axes, curves: Curves, test: Any, noise: float, *, by_seconds: bo
     for index, name in enumerate(curves.names):
         errors = np.where(test[:, index] > top, np.nan, test[:, index])
         x = np.median(curves.spent[:, index], axis=0) if by_seconds else curves.passes
-        first = 1 if by_seconds else 0  # nothing is spent at the start: no place on a log axis
+        first = 1 if by_seconds else 0  # a log axis has no place for the start, at 0 s
         label = LABELS.get(name, name)
         front = 4 if name in (PUBLISHED, BEST) else 3
         shape = LOOKS[name] | {"zorder": front, "label": label}
@@ -98,11 +98,11 @@ def _arrival(
 
 
 def _decay(axes: Axes, panel: Panel, config: DeepLinear, excess: Any) -> None:
-    """Draw the loss without noise and damping, and the predicted slopes beside it."""
+    """Draw the loss without noise and damping, and the predicted slopes."""
     times = panel.decay_rate * np.arange(excess.shape[1])
     relative = excess / excess[:, :1]
-    colour = figures.look("NGD")["color"]
-    axes.plot(times, relative.T, color=colour, linewidth=1.6, alpha=0.75)
+    color = figures.look("NGD")["color"]
+    axes.plot(times, relative.T, color=color, linewidth=1.6, alpha=0.75)
     unit, moving = (rate / panel.decay_rate for rate in predicted(config, panel))
     half = len(times) // 2
     anchor = np.median(relative[:, half]) * np.exp(moving * times[half])
@@ -116,10 +116,10 @@ def _decay(axes: Axes, panel: Panel, config: DeepLinear, excess: Any) -> None:
     axes.set(
         title="Without noise and damping, as predicted" if moving == unit
         else "Without noise, slower than e$^{-2t}$",
-        yscale="log", xlabel="time t, α a step", ylabel="loss, in units of the first",
+        yscale="log", xlabel="time t, α per step", ylabel="loss, in units of the first",
         ylim=(max(relative.min() / 3, 1e-12), max(4 * relative.max(), 4)),
     )  # fmt: skip
 
 
-def _note(axes: Axes, text: str, where: tuple[float, float], colour: str) -> None:
-    axes.annotate(text, where, xycoords="axes fraction", color=colour, fontsize=8)
+def _note(axes: Axes, text: str, where: tuple[float, float], color: str) -> None:
+    axes.annotate(text, where, xycoords="axes fraction", color=color, fontsize=8)

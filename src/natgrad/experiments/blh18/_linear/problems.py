@@ -1,4 +1,4 @@
-"""Deep linear regression problems of [BLH18] §5, and the weights from which all methods start."""
+"""Deep linear regression problems of [BLH18] §5, and the weights that all methods start from."""
 
 import math
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ class Problem:
 
     Attributes:
         widths: n₀ … n_L.
-        power: ‖W‖_F² of the whole map, of the teacher and at the start.
+        power: ‖W‖_F² of the whole map, for the teacher and at the start.
         examples: Number of training pairs.
         tests: Number of test pairs.
         noise: Variance of the noise on each output.
-        seed: Of teacher, data and start.
+        seed: Seed of teacher, data and start.
     """
 
     widths: tuple[int, ...]
@@ -48,7 +48,7 @@ class Task:
 def powered_factors(
     widths: Sequence[int], power: float, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
-    """Return Gaussian W₁ … W_L of variance 1/max(in, out), all times one number, ‖W‖_F² = power.
+    """Return Gaussian W₁ … W_L of variance 1/max(in, out), rescaled so that ‖W‖_F² = power.
 
     Example:
         >>> factors = powered_factors((4, 3, 4), 2.0, torch.Generator().manual_seed(0))
@@ -103,11 +103,11 @@ def linear_network(start: Sequence[Tensor]) -> Sequential:
 
 
 def shares(widths: Sequence[int]) -> int:
-    """Return how many layers pull along the slowest mode of the layerwise natural gradient.
+    """Return how many layers contribute to the slowest mode of the layerwise natural gradient.
 
-    Each moves the whole map by 1/L of the way. All of them, unless there is a bottleneck: then only
-    layers before any loss of width can turn its row space, and only layers after all of it its
-    column space; the fewer of the two decide.
+    Each moves the whole map by 1/L of the way. Without a bottleneck all layers contribute. With it,
+    only layers before the first loss of width can turn the row space of the map, and only layers
+    after the last one its column space. The smaller of these two numbers counts.
 
     Example:
         >>> shares((20, 30, 20)), shares((5, 5, 2, 5)), shares((5, 5, 2, 5, 5))

@@ -1,4 +1,4 @@
-"""Cells of Figure 1A–C: the race on a deep linear network, and its decay without noise."""
+"""The race on a deep linear network, and the decay of its loss without noise."""
 
 import math
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def default(model: Module, criterion: Gaussian) -> NGD:
 
 
 def best(model: Module, criterion: Gaussian) -> NGD:
-    """Return what suits linear networks: exact factors, a length for every layer, bold damping."""
+    """Return NGD for linear networks: exact factors, a step length per layer, fast-falling λ."""
     return NGD(
         model,
         criterion,
@@ -80,8 +80,8 @@ class Race:
 
     Attributes:
         problem: What to learn.
-        first_order: The tuned methods; those of `NATURAL` follow.
-        natural_batch: M of the natural gradients, and examples between two evaluations of all.
+        first_order: The tuned methods; those of `NATURAL` follow them.
+        natural_batch: Batch size of the natural gradients, and examples between two evaluations.
         passes: Passes over the training data.
     """
 
@@ -114,17 +114,17 @@ def race(config: Race) -> Result:
 
 @dataclass(frozen=True)
 class Decay:
-    """Undamped natural gradient descent on a problem without noise, all data at each step.
+    """Undamped natural gradient descent on a problem without noise, with all data in each step.
 
     Attributes:
         widths: n₀ … n_L.
         power: ‖W‖_F² of the teacher and the start.
-        examples: Number of data.
-        start: `"random"`, as in the race. `"near"`: an orthogonal teacher, and all its weights
-            perturbed by a tenth, for networks whose way from a random start meets det W = 0.
-        rate: α, of which each layer takes 1/L.
+        examples: Number of samples.
+        start: `"random"` as in the race, or `"near"`: an orthogonal teacher, all its weights
+            perturbed by a tenth, for networks whose path from a random start meets det W = 0.
+        rate: Step length α; each layer takes 1/L of it.
         steps: Number of steps.
-        seed: Of everything.
+        seed: Seed of everything random.
     """
 
     widths: tuple[int, ...]

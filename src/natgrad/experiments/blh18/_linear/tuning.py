@@ -1,4 +1,4 @@
-"""Learning rates side by side: one network for each rate, all trained by the same batches."""
+"""Learning rates side by side: one network per rate, all trained on the same batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Grid:
     Attributes:
         problem: What to learn.
         rule: The method.
-        batch: M.
+        batch: Batch size M.
         rates: Learning rates.
         passes: Passes over the training data.
     """
@@ -36,7 +36,7 @@ class Grid:
 
 
 class Updates:
-    """SGD, momentum or Adam on stacks of weights, a rate for each layer of the stack.
+    """SGD, momentum or Adam on stacks of weights, with one rate per network of the stack.
 
     Args:
         rule: The method.
@@ -66,7 +66,7 @@ class Updates:
 
 
 def gradients(weights: Sequence[Tensor], x: Tensor, y: Tensor) -> list[Tensor]:
-    """Return those of ½|y − W_L ⋯ W₁ x|², averaged over data, for each network of the stack."""
+    """Return gradients of ½|y − W_L ⋯ W₁ x|², averaged over samples, per network of the stack."""
     layers = [x.expand(len(weights[0]), -1, -1)]
     for w in weights:
         layers.append(layers[-1] @ w.mT)

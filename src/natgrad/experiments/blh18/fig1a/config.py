@@ -10,7 +10,8 @@ PANEL = Panel(
 
 EXPERIMENT = Experiment(
     name="blh18/fig1a",
-    title="Sixteen square linear layers: the natural gradient is at the noise floor in few passes",
+    title="Sixteen square linear layers: the natural gradient reaches the noise floor in a few "
+    "passes",
     source="[BLH18] Figure 1A",
     presets={
         "smoke": DeepLinear(

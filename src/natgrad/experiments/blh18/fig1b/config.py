@@ -11,7 +11,8 @@ PANEL = Panel(
 
 EXPERIMENT = Experiment(
     name="blh18/fig1b",
-    title="Sixteen linear layers, 20 to 100 to 20 wide: the natural gradient needs a pass or two",
+    title="Sixteen linear layers of width 20 to 100 to 20: the natural gradient needs a pass or "
+    "two",
     source="[BLH18] Figure 1B",
     presets={
         "smoke": DeepLinear(

@@ -11,7 +11,7 @@ PANEL = Panel(
 
 EXPERIMENT = Experiment(
     name="blh18/fig1c",
-    title="A bottleneck slows the layerwise natural gradient; a step length per layer fixes it",
+    title="A bottleneck slows the layerwise natural gradient; one step length per layer fixes it",
     source="[BLH18] Figure 1C",
     presets={
         "smoke": DeepLinear(

@@ -1,4 +1,4 @@
-"""Cells of Figure 1D: an autoencoder of handwritten digits."""
+"""The race on an autoencoder of handwritten digits."""
 
 import math
 import time
@@ -30,7 +30,7 @@ PUBLISHED, KNOWN, DEFAULT = "NGD published", "NGD known output", "NGD default"
 
 _MNIST_PIXELS = 784
 _DIGITS_TESTS = 297  # of 1797 images
-_TURNS = 3  # of a method, when its threads are chosen
+_TURNS = 3  # trials per method when its number of threads is chosen
 
 NATURAL: dict[str, Callable[[Module, Gaussian], NGD]] = {
     PUBLISHED: NGD.published,
@@ -45,8 +45,8 @@ def images(source: Source) -> tuple[Tensor, Tensor]:
     """Return training and test images as rows in [0, 1].
 
     Raises:
-        InvalidInputError: If scikit-learn, which carries the small digits, is not installed.
-        MnistUnavailableError: If MNIST is not here and cannot be fetched.
+        InvalidInputError: If scikit-learn, which contains the small digits, is not installed.
+        MnistUnavailableError: If MNIST is not on disk and cannot be fetched.
     """
     if source == "MNIST":
         data = mnist.load()
@@ -58,7 +58,7 @@ def images(source: Source) -> tuple[Tensor, Tensor]:
 
 
 def widths(hidden: tuple[int, ...], pixels: int) -> tuple[int, ...]:
-    """Return the sizes of all layers; hidden ones shrink with the number of pixels below MNIST's.
+    """Return the widths of all layers; hidden ones are reduced for fewer pixels than MNIST has.
 
     Example:
         >>> widths((400, 50, 400), 64)
@@ -68,7 +68,7 @@ def widths(hidden: tuple[int, ...], pixels: int) -> tuple[int, ...]:
 
 
 def autoencoder(sizes: tuple[int, ...], start: Start, seed: int) -> Sequential:
-    """Return tanh layers and a last linear one, biases zero."""
+    """Return tanh layers and a linear output layer, with zero biases."""
     generator = torch.Generator().manual_seed(seed)
     layers: list[Module] = []
     for into, out in pairwise(sizes):
@@ -86,17 +86,17 @@ def autoencoder(sizes: tuple[int, ...], start: Start, seed: int) -> Sequential:
 
 @dataclass(frozen=True)
 class Trial:
-    """One learning rate, judged on images held out of the training set.
+    """One learning rate, validated on images held out of the training set.
 
     Attributes:
         source: The images.
-        examples: How many training images, those held out included; None for all.
-        hidden: Sizes of the hidden layers.
+        examples: Number of training images, including those held out; None for all.
+        hidden: Widths of the hidden layers.
         rule: The method.
-        batch: M.
+        batch: Batch size M.
         rate: Its learning rate.
         passes: Passes over the training images.
-        seed: Of the start and of the order of images.
+        seed: Seed of the start and of the order of images.
     """
 
     source: Source
@@ -110,7 +110,7 @@ class Trial:
 
 
 def trial(config: Trial) -> Result:
-    """Return the mean squared validation error of a pixel; a sixth of the images is held out."""
+    """Return the mean squared validation error per pixel; a sixth of the images is held out."""
     rows = images(config.source)[0][: config.examples]
     held = rows[: len(rows) // 6]
     rows = rows[len(rows) // 6 :]
@@ -128,9 +128,9 @@ def trial(config: Trial) -> Result:
 
 @dataclass(frozen=True)
 class Entry:
-    """A method in the race; rule, batch size, learning rate, passes.
+    """A method in the race: rule, batch size, learning rate and passes.
 
-    The rate of natural gradients is 1 and not used.
+    Natural gradients ignore the rate.
     """
 
     rule: Rule | Literal["NGD published", "NGD known output", "NGD default"]
@@ -145,12 +145,12 @@ class Race:
 
     Attributes:
         source: The images.
-        examples: How many training images; None for all.
-        hidden: Sizes of the hidden layers.
+        examples: Number of training images; None for all.
+        hidden: Widths of the hidden layers.
         start: Initial weights.
         entries: The methods.
         every: Examples between two evaluations.
-        seed: Of the start and of the order of images.
+        seed: Seed of the start and of the order of images.
     """
 
     source: Source
@@ -169,11 +169,11 @@ def race(config: Race) -> Result:
 
 @dataclass(frozen=True)
 class WallRace:
-    """A race by the clock on the wall.
+    """A race timed by the wall clock.
 
     Attributes:
         race: The race.
-        trial: Examples of each turn of a method when its threads are chosen.
+        trial: Examples per trial of a method when its number of threads is chosen.
     """
 
     race: Race
@@ -181,10 +181,10 @@ class WallRace:
 
 
 def race_on_all_cores(config: WallRace) -> Result:
-    """Return what `race` does, by the clock on the wall, and `threads` of each method and `cores`.
+    """Return a `race` timed by the wall clock, with the `threads` of each method and `cores`.
 
-    Before the race every method takes its turns with one thread and with all cores, on weights that
-    are thrown away, and then races with what was faster. Nothing else should run.
+    Before the race every method is tried with one thread and with all cores, on weights that are
+    thrown away. It then races with whichever was faster. Nothing else should run meanwhile.
     """
     choices = (1, cores())
     contest.warm_up([partial(_step, entry) for entry in config.race.entries])

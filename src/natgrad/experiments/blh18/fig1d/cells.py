@@ -36,11 +36,11 @@ METHODS = (*FIRST_ORDER, *NATURAL)
 GLOROT = ("SGD", *NATURAL)
 """Methods that also run from Glorot's weights, where SGD needs a smaller rate."""
 WALL = ("SGD", PUBLISHED, DEFAULT)
-"""Methods that also run by the clock on the wall."""
+"""Methods that are also timed by the wall clock."""
 
 
 def compute(config: Autoencoder, sweep: Sweep) -> Arrays:
-    """Return tuned rates, and the curves of three races: by start, and by clock."""
+    """Return tuned rates, and the curves of three races that differ in start or clock."""
     source = available(config.data)
     arrays = Arrays(
         seed=range(config.seeds), method=METHODS, first_order=list(FIRST_ORDER),
@@ -87,7 +87,7 @@ def compute(config: Autoencoder, sweep: Sweep) -> Arrays:
 
 
 def _add(arrays: Arrays, prefix: str, found: Sequence[Result]) -> None:
-    """Keep the curves of a race, seed by seed."""
+    """Store the curves of a race, seed by seed."""
     arrays.add(f"{prefix}examples", found[0]["examples"], f"{prefix}method", f"{prefix}point")
     for name in ("seconds", "test"):
         values = np.stack([f[name] for f in found])
@@ -96,7 +96,7 @@ def _add(arrays: Arrays, prefix: str, found: Sequence[Result]) -> None:
 
 
 def _tune(config: Autoencoder, source: Source, sweep: Sweep, arrays: Arrays) -> list[float]:
-    """Return the best rate of each first-order method by validation error, and keep all trials."""
+    """Return the best rate of each first-order method by validation error; store all trials."""
     asked = [
         Cell(
             trial,

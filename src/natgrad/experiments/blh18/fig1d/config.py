@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from natgrad.experiments.blh18._rates import Rule, refuse_favours
+from natgrad.experiments.blh18._rates import Rule, require_equal_grids
 from natgrad.lab.experiment import Experiment, from_folder
 
 
@@ -12,15 +12,15 @@ class Autoencoder:
     """Training an autoencoder of handwritten digits."""
 
     data: Literal["MNIST", "digits", "either"] = "MNIST"
-    """MNIST; the small digits of scikit-learn; or MNIST where it can be had, else digits."""
+    """MNIST, the small digits of scikit-learn, or MNIST if it is available and else digits."""
     examples: int | None = None
-    """Training images; None for all."""
+    """Number of training images; None for all."""
     hidden: tuple[int, ...] = (400, 200, 100, 50, 100, 200, 400)
-    """Sizes of the hidden layers for MNIST's 784 pixels; they shrink with the number of pixels."""
+    """Widths of the hidden layers for MNIST's 784 pixels, reduced in proportion for fewer."""
     batch: int = 20
     """Batch size of SGD."""
     large_batch: int = 100
-    """Batch size of momentum and Adam, which gain seconds by it."""
+    """Batch size of momentum and Adam; larger batches make them faster."""
     published_batch: int = 1_000
     """Batch size of eq. 20, as published and with the last error factor known."""
     default_batch: int = 750
@@ -44,30 +44,30 @@ class Autoencoder:
     adam_rates: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3)
     """Learning rates tried for Adam."""
     tuning_passes: int = 1
-    """Passes of each trial of a learning rate."""
+    """Passes per trial of a learning rate."""
     seeds: int = 3
-    """Initial weights and orders of the images."""
+    """Number of runs, each with its own initial weights and order of the images."""
     glorot_seeds: int = 3
-    """Runs from Glorot's weights."""
+    """Number of runs from Glorot's weights."""
     wall_seeds: int = 3
-    """Runs by the clock on the wall."""
+    """Number of runs timed by the wall clock."""
     wall_trial: int = 6_000
-    """Examples of a turn when the threads of each method are chosen."""
+    """Examples per trial when the number of threads of each method is chosen."""
     glorot_rate: float = 0.01
-    """SGD's learning rate from Glorot's weights: rates from 0.014 diverge before 20 epochs."""
+    """SGD's learning rate from Glorot's weights; rates from 0.014 on diverge within 20 epochs."""
 
     def __post_init__(self) -> None:
-        """Refuse grids that favour a method."""
-        refuse_favours(self)
+        """Require equally large grids for all methods."""
+        require_equal_grids(self)
 
     def batch_of(self, rule: Rule) -> int:
-        """Return M of a first-order method."""
+        """Return the batch size M of a first-order method."""
         return self.batch if rule == "SGD" else self.large_batch
 
 
 EXPERIMENT = Experiment(
     name="blh18/fig1d",
-    title="An autoencoder of MNIST: natural gradients are soon where SGD is after 20 epochs",
+    title="An autoencoder of MNIST: natural gradients soon reach SGD's error after 20 epochs",
     source="[BLH18] Figure 1D",
     presets={
         "smoke": Autoencoder(

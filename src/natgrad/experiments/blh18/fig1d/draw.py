@@ -30,7 +30,7 @@ def draw(config: Autoencoder, arrays: Arrays) -> Figure:
     _race(right, config, glorot, whole, by_seconds=True)
     low = min(float(np.nanmin(found.test)) for found in (curves, glorot))
     high = 0.8 * float(np.nanmax(curves.test[:, 0, 0]))
-    left.set(yscale="log", ylim=(0.9 * low, high), ylabel="test error of a pixel, squared")
+    left.set(yscale="log", ylim=(0.9 * low, high), ylabel="squared test error per pixel")
     label_ticks(left.yaxis, [t for t in (0.01, 0.02, 0.04, 0.08) if 0.9 * low < t < high])
     left.set(title="In epochs", xlabel="epochs")
     middle.set(title="In seconds", xlabel="CPU seconds of training")
@@ -75,14 +75,14 @@ def _race(
 def _headline(config: Autoencoder, curves: Curves) -> str:
     published, default = (float(curves.sooner(m).min()) for m in (PUBLISHED, DEFAULT))
     end = f"SGD's error after {config.passes} epochs"
-    if min(published, default) == 0:  # not met by some seed
-        return f"1D, autoencoder: the way to {end}"
-    lead = f"{published:.1f}× sooner by eq. 20 as published, {default:.1f}× by NGD's defaults"
+    if min(published, default) == 0:  # some seed does not reach it
+        return f"1D, autoencoder: decrease to {end}"
+    lead = f"{published:.1f}× faster by eq. 20 as published, {default:.1f}× by default NGD"
     return f"1D, autoencoder: {end}, {lead} (CPU time)"
 
 
 def _meeting(axes: Axes, curves: Curves, name: str) -> None:
-    """Mark where the median seed meets SGD's last error."""
+    """Mark where the median seed reaches SGD's last error."""
     where = float(np.median(curves.seconds(name)))
     if np.isfinite(where):
         axes.plot(
@@ -92,11 +92,11 @@ def _meeting(axes: Axes, curves: Curves, name: str) -> None:
 
 
 def _mark(axes: Axes, value: float, passes: int) -> None:
-    colour = LOOKS["SGD"]["color"]
-    axes.axhline(value, color=colour, linestyle=(0, (4, 2)), linewidth=1.0, zorder=1)
+    color = LOOKS["SGD"]["color"]
+    axes.axhline(value, color=color, linestyle=(0, (4, 2)), linewidth=1.0, zorder=1)
     axes.annotate(
         f"SGD after {passes} epochs", (0.01, value), xycoords=("axes fraction", "data"),
-        xytext=(0, -4), textcoords="offset points", va="top", color=colour, fontsize=8,
+        xytext=(0, -4), textcoords="offset points", va="top", color=color, fontsize=8,
     )  # fmt: skip
 
 

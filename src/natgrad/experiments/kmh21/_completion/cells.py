@@ -1,4 +1,4 @@
-"""Cells of [KMH21] Figure 5: one completion problem, one method, what it makes of it."""
+"""Cells of matrix completion: one problem, one method, errors and rank of its answer."""
 
 import math
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class EuclideanConfig:
     hidden: int | None = None
     """Width between factors; None for full width."""
     from_depth: int | None = None
-    """Collapse a product of so many Gaussian factors, scaled to ‖β₀‖_F = scale · √size."""
+    """Start from a collapsed product of this many Gaussian factors, ‖β₀‖_F = scale · √size."""
     train_error: float = 1e-6
     """Stop at this mean squared error on the observed entries."""
     max_evaluations: int = 15_000
@@ -113,7 +113,7 @@ def summary(problem: Completion, beta: Tensor) -> Arrays:
 
 
 def direct(config: EuclideanConfig) -> Arrays:
-    """Return the limit of gradient flow at depth one: observed entries fit, the others stay."""
+    """Return the limit of gradient flow at depth one, which moves only the observed entries."""
     problem = config.task.problem()
     (beta,) = start(config, torch.float64)
     return summary(problem, torch.where(problem.observed, problem.truth, beta))
@@ -128,7 +128,7 @@ class NuclearConfig:
 
 
 def nuclear(config: NuclearConfig) -> Arrays:
-    """Solve for it, with its certificate."""
+    """Return this completion, with its certificate."""
     problem = config.task.problem()
     shape = (config.task.size, config.task.size)
     limit = nuclear_norm(problem.positions, problem.values, shape, tolerance=config.tolerance)
@@ -137,7 +137,7 @@ def nuclear(config: NuclearConfig) -> Arrays:
 
 @dataclass(frozen=True, kw_only=True)
 class NaturalConfig:
-    """Natural descent, the Fisher over all entries."""
+    """Natural descent with the Fisher over all entries."""
 
     task: Task
     depth: int
@@ -149,7 +149,7 @@ class NaturalConfig:
 
 
 def natural_all(config: NaturalConfig) -> Arrays:
-    """Descend with the step controlled on β; compare with depth one from the same start."""
+    """Descend with error control on β, and compare with depth one from the same start."""
     problem, product = config.task.problem(), MatrixProduct(config.depth)
     shape, generator = (config.task.size, config.task.size), config.task.generator()
     make = product.init_orthogonal if config.orthogonal else product.init_gaussian
@@ -177,7 +177,7 @@ def natural_all(config: NaturalConfig) -> Arrays:
 
 @dataclass(frozen=True, kw_only=True)
 class NaturalFlowConfig:
-    """Natural gradient flow over all entries, integrated to a tight tolerance."""
+    """Natural gradient flow with the Fisher over all entries, at a tight tolerance."""
 
     task: Task
     depth: int
@@ -186,7 +186,7 @@ class NaturalFlowConfig:
 
 
 def natural_flow(config: NaturalFlowConfig) -> Arrays:
-    """Integrate the minimum-norm flow; measure off-entry movement and drift of balancedness."""
+    """Integrate the minimum-norm flow; measure how unobserved entries and balancedness move."""
     problem, product = config.task.problem(), MatrixProduct(config.depth)
     shape = (config.task.size, config.task.size)
     factors = product.init_gaussian(shape, scale=config.scale, generator=config.task.generator())
@@ -219,7 +219,7 @@ def drift(before: Factors, after: Factors) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class GaussNewtonConfig:
-    """Natural gradient flow, the Fisher over the observed entries."""
+    """Natural gradient flow with the Fisher over the observed entries."""
 
     task: Task
     depth: int

@@ -1,6 +1,6 @@
-"""Cells of Figures 4 and 6: one method on one data set, accuracy in closed form.
+"""Cells of Figures 4 and 6: one method on one data set, with accuracy in closed form.
 
-Arrays whose name ends in `seconds` are CPU time, measured; all others depend on the config alone.
+Arrays whose name ends in `seconds` are measured CPU time. All others depend only on the config.
 """
 
 import math
@@ -43,10 +43,10 @@ class Task:
 
 
 def scores(task: Separable, beta: Tensor) -> dict[str, npt.NDArray[Any]]:
-    """Return test accuracy of separators `(…, d)`, and what they say of the true coordinates.
+    """Return test accuracy of separators `(…, d)`, and how well they find the true coordinates.
 
-    `share` is theirs of ‖β‖₂; `named` is how many of them are among the largest |β|, as many as
-    there are true ones, over their number.
+    With k true coordinates, `share` is the part of ‖β‖₂ on them, and `named` is the share of them
+    among the k largest |β|.
 
     Example:
         >>> task = sparse_gaussian(5, 2, ones=1, seed=0)
@@ -76,10 +76,10 @@ class Euclidean:
     Attributes:
         task: The data.
         depth: Number of factors; 1 is the direct parametrization, from β = 0.
-        scale: Of the initial factors.
+        scale: Scale of the initial factors.
         init: "free" (w₁ = 0, the others `scale`) or "gaussian" (`scale` times normal numbers).
-        times: When to look; the last is the end.
-        loss: Stop already when the loss is below, and look only then; 0 never.
+        times: Times to record; the flow ends at the last.
+        loss: Stop as soon as the loss is below this, and record only then; 0 for never.
     """
 
     task: Task
@@ -120,10 +120,10 @@ def euclidean_flow(config: Euclidean) -> Result:
 
 
 def _stuck(task: Separable, start: Tensor, beta: Tensor) -> dict[str, float]:
-    """Return the share of true coordinates that stay near zero, and how fast these could start.
+    """Return the share of true coordinates that stay near zero, and their initial speed.
 
-    Near zero is below 1 % of the largest coefficient; `stuck_speed` is the mean rank, from 0 (the
-    slowest of all coordinates) to 1, of their initial dβ/dz.
+    Near zero means below 1 % of the largest coefficient. `stuck_speed` is the mean rank of their
+    initial dβ/dz among all coordinates, from 0 (slowest) to 1 (fastest).
     """
     true = task.beta != 0
     stuck = true & (beta.abs() < 0.01 * beta.abs().max())
@@ -151,8 +151,8 @@ class Natural:
     Attributes:
         task: The data.
         until: Final time.
-        path: For N > D, follow the flow by Newton's method and compare with the program; to 1000
-            times the final time too, because a datum may be tight there but for 1/t.
+        path: For N > D, follow the flow by Newton's method and compare it with the program, also
+            at 1000 times the final time, because a sample may become tight only like 1/t.
     """
 
     task: Task
@@ -161,12 +161,12 @@ class Natural:
 
 
 def natural_sample(config: Natural) -> Result:
-    """Return the flow at its end, against least squares for N ≤ D, the program's vertex for N > D.
+    """Return the flow at its end, compared with least squares (N ≤ D) or the vertex (N > D).
 
     For N > D the answer is β(t) = X_B⁻¹(t − log λ_B) on the basis B of the linear program of
-    `limits.natural_flow`; where the program is so nearly degenerate that the basis is not yet the
-    flow's, the flow is followed from t = 0 instead. `residual` is the error of what is returned in
-    X̃ᵀσ(−X̃β) = e^{−t}c, relative to c, which only the flow solves: the equation has one solution.
+    `limits.natural_flow`. If the program is so nearly degenerate that this basis is not yet that of
+    the flow, the flow is followed from t = 0 instead. `residual` is the error of the result in
+    X̃ᵀσ(−X̃β) = e^{−t}c, relative to c. The flow is the only solution of this equation.
     """
     began = time.process_time()
     task = config.task.data()
@@ -224,8 +224,8 @@ class Population:
     Attributes:
         task: The data.
         until: Final time.
-        sample: Number of unlabelled inputs that stand for the population; 0 is the closed form.
-        steps: Euler steps instead of error control, where each costs much; 0 is the flow.
+        sample: Number of unlabeled inputs that stand for the population; 0 for the closed form.
+        steps: Number of Euler steps, for when each is expensive; 0 for the flow.
     """
 
     task: Task
@@ -262,7 +262,7 @@ def population_direction(
 ) -> Tensor:
     """Return `natural(…, fisher_over=GaussianInputs())`, without its checks of every input.
 
-    On the largest data they would take most of the time.
+    On the largest data sets they would take most of the time.
     """
     x, y = batch
     descent = x.mT @ (y * torch.sigmoid(-y * (x @ beta))) / len(x)
@@ -273,7 +273,7 @@ def population_direction(
 
 @dataclass(frozen=True)
 class Margins:
-    """Max margins of a data set."""
+    """The max margins of a data set."""
 
     task: Task
 
@@ -300,7 +300,7 @@ class Logits:
     Attributes:
         task: The data.
         spread: Standard deviation of the initial logits.
-        times: When to look.
+        times: Times to record.
     """
 
     task: Task

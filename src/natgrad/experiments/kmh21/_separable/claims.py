@@ -1,4 +1,4 @@
-"""Claims that Figures 4 and 6 share: what the natural gradient does in either dimension."""
+"""Claims that Figures 4 and 6 share: what the natural gradient does in either of them."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ ALL = ("smoke", *BOTH)
 
 
 def natural(config: Sizes, arrays: Arrays, *, where: str, dip: float) -> list[Claim]:
-    """Return: NGD is least squares below D, dips at N = D, and the population Fisher mends that.
+    """Claim that NGD is least squares below D and dips at N = D, and the population Fisher helps.
 
     Args:
         config: The figure's config.
@@ -26,7 +26,7 @@ def natural(config: Sizes, arrays: Arrays, *, where: str, dip: float) -> list[Cl
     return [
         Claim(
             id="ngd-is-ols",
-            statement="N < D: cosine between NGD and the shortest least-squares interpolant, least",
+            statement="N < D: NGD is the shortest least-squares interpolant (smallest cosine)",
             source="[KMH21] Theorem 3 and the text after it",
             **over_seeds(arrays["ols_cosine"][below].min(axis=0), "min"),
             relation=">=",
@@ -35,7 +35,7 @@ def natural(config: Sizes, arrays: Arrays, *, where: str, dip: float) -> list[Cl
         ),
         Claim(
             id="ngd-dip",
-            statement="N = D: accuracy of NGD, sample Fisher",
+            statement="N = D: NGD with the sample Fisher dips (accuracy)",
             source=where,
             **over_seeds(accuracy(NGD, config.dim)),
             relation="<",
@@ -44,7 +44,7 @@ def natural(config: Sizes, arrays: Arrays, *, where: str, dip: float) -> list[Cl
         ),
         Claim(
             id="population-lifts",
-            statement="N = D: accuracy gained by the population Fisher",
+            statement="N = D: the population Fisher removes the dip (gain in accuracy)",
             source="[KMH21] §3.1: “remedied”",
             **over_seeds(accuracy(POPULATION, config.dim) - accuracy(NGD, config.dim)),
             relation=">=",
@@ -53,7 +53,8 @@ def natural(config: Sizes, arrays: Arrays, *, where: str, dip: float) -> list[Cl
         ),
         Claim(
             id="logits",
-            statement=f"N = {config.few}, t = 10⁴: largest |sₙ(t)/t − yₙ| under NGD",
+            statement=f"N = {config.few}, t = 10⁴: the logits of NGD satisfy sₙ(t)/t → yₙ (largest "
+            "difference)",
             source="[KMH21] Theorem 4; Figure 4, middle",
             **over_seeds(arrays["logit_error"], "max"),
             relation="<=",
@@ -64,13 +65,13 @@ def natural(config: Sizes, arrays: Arrays, *, where: str, dip: float) -> list[Cl
 
 
 def vertex(config: Sizes, arrays: Arrays, observations: Sequence[int]) -> list[Claim]:
-    """Return: for N > D the flow ends at the vertex of a linear program."""
+    """Claim that for N > D the flow ends at the vertex of a linear program."""
     names = ", ".join(map(str, observations))
     return [
         Claim(
             id="flow-is-vertex",
-            statement=f"N = {names} > D: cosine between NGD at t = {config.until:g} and the linear "
-            "program's vertex, least over seeds",
+            statement=f"N = {names} > D: at t = {config.until:g} NGD points to the vertex of the "
+            "linear program (smallest cosine over seeds)",
             source="natgrad",
             **over_seeds(arrays["path_cosine"].min(axis=0), "min"),
             relation=">=",
@@ -81,14 +82,14 @@ def vertex(config: Sizes, arrays: Arrays, observations: Sequence[int]) -> list[C
             [
                 Claim(
                     id="flow-basis-now",
-                    statement="and the D smallest margins of the flow are then the program's "
-                    "basis: share of seeds",
+                    statement="already at this time the D smallest margins of the flow are those "
+                    "of the program's basis (share of seeds)",
                     source="natgrad",
                     **over_seeds(arrays["path_basis"].min(axis=0)),
                     relation=">=",
                     bound=1.0,
                     presets=("paper",),
-                    expected=False,  # a nearly degenerate program needs longer
+                    expected=False,  # a nearly degenerate program takes longer
                 )
             ]
             if "path_basis" in arrays
@@ -96,8 +97,8 @@ def vertex(config: Sizes, arrays: Arrays, observations: Sequence[int]) -> list[C
         ),
         Claim(
             id="flow-basis",
-            statement=f"and at t = {1000 * config.until:g} the D smallest margins of the flow are "
-            "the program's basis: share of seeds",
+            statement=f"at t = {1000 * config.until:g} the D smallest margins of the flow are "
+            "those of the program's basis (share of seeds)",
             source="natgrad",
             **over_seeds(arrays["later_basis"].min(axis=0)),
             relation=">=",
@@ -113,7 +114,8 @@ def population_refuted(config: Sizes, arrays: Arrays) -> Claim:
     gaps = [accuracy(POPULATION, n) - accuracy("EGD L=1", n) for n in config.observations]
     return Claim(
         id="paper-population",
-        statement="“population Fisher … worse than EGD”: NGD so less EGD L = 1, mean over N",
+        statement="“population Fisher … worse than EGD” (accuracy of that NGD minus EGD L = 1, "
+        "mean over N)",
         source="[KMH21] Figure 4, caption",
         **over_seeds(np.stack(gaps).mean(axis=0)),
         relation="<",

@@ -1,4 +1,4 @@
-"""What Figures 4 and 6 share: accuracy against the number of data, logits, coefficients."""
+"""What Figures 4 and 6 share: accuracy against the number of samples, logits, coefficients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ LOGIT_TIMES = tuple(float(t) for t in np.logspace(-1, 4, 51))
 
 
 class Sizes(Protocol):
-    """What both configs have."""
+    """The fields that both configs have."""
 
     @property
     def dim(self) -> int:
@@ -28,7 +28,7 @@ class Sizes(Protocol):
 
     @property
     def observations(self) -> tuple[int, ...]:
-        """Numbers of data."""
+        """Numbers of samples."""
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ class Sizes(Protocol):
 
     @property
     def seeds(self) -> int:
-        """Number of data sets."""
+        """Number of samples sets."""
 
     @property
     def few(self) -> int:
@@ -64,12 +64,12 @@ def task(config: Sizes, n: int, seed: int) -> cells.Task:
 def curve_cells(
     config: Sizes, path: Sequence[int] = (), elsewhere: Sequence[int] = ()
 ) -> dict[Key, Cell]:
-    """Return a cell for each method, number of data and seed; large ones first, for balance.
+    """Return a cell for each method, number of samples and seed; large cells first, for balance.
 
     Args:
         config: The sizes.
-        path: Numbers of data, above D, at which natural flow is followed from t = 0.
-        elsewhere: Numbers of data at which EGD is computed by other cells.
+        path: Numbers of samples, above D, at which natural flow is followed from t = 0.
+        elsewhere: Numbers of samples at which EGD is computed by other cells.
     """
     out: dict[Key, Cell] = {}
     for n in sorted(config.observations, reverse=True):
@@ -93,13 +93,13 @@ def curve_cells(
 def grid(
     found: Mapping[Key, Result], name: str, *axes: Sequence[Any], last: bool = True
 ) -> npt.NDArray[np.float64]:
-    """Return the array of one quantity over all keys of the product of the axes; NaN if absent.
+    """Return one quantity over all keys in the product of the axes; NaN where there is none.
 
     Args:
         found: Results by key.
         name: The quantity.
         axes: The parts of the keys.
-        last: Keep only the last of several numbers in a result.
+        last: Keep only the last number of each result.
     """
     shape = tuple(len(axis) for axis in axes)
     flat = []
@@ -135,14 +135,14 @@ def curve_arrays(config: Sizes, found: Mapping[Key, Result], **more: Any) -> Arr
     arrays.add("coefficients", beta / scale, "method", "feature")
     slopes = np.stack([found["logits", seed]["slopes"] for seed in seeds])
     labels = np.stack([found["logits", seed]["labels"] for seed in seeds])
-    arrays.add("logit_slopes", slopes[0], "logit_time", "datum")
-    arrays.add("logit_labels", labels[0], "datum")
+    arrays.add("logit_slopes", slopes[0], "logit_time", "sample")
+    arrays.add("logit_labels", labels[0], "sample")
     arrays.add("logit_error", np.abs(slopes[:, -1] - labels).max(axis=1), "seed")
     return arrays
 
 
 class Table:
-    """A quantity of `arrays` by method and number of data: one number a seed.
+    """A quantity of `arrays` by method and number of samples, one number per seed.
 
     Example:
         >>> arrays = Arrays(method=["NGD"], n=[5])
@@ -157,7 +157,7 @@ class Table:
         self.observations: list[int] = arrays.coordinates["n"]
 
     def __call__(self, method: str, n: int) -> npt.NDArray[np.float64]:
-        """Return one number a seed."""
+        """Return one number per seed."""
         values: npt.NDArray[np.float64] = self._values[
             self._methods.index(method), self.observations.index(n)
         ]

@@ -26,18 +26,18 @@ def percent(axes: Axes, low: float, high: float) -> None:
 
 
 def bars(axes: Axes, x: npt.ArrayLike, values: npt.NDArray[np.float64], **options: Any) -> None:
-    """Draw the mean of all seeds, rows of `values`, with thin bars of one standard deviation."""
+    """Draw the mean over seeds (rows of `values`), with thin bars of one standard deviation."""
     spread = values.std(axis=0, ddof=1) if len(values) > 1 else None
     axes.errorbar(x, values.mean(axis=0), yerr=spread, elinewidth=0.6, **options)
 
 
 def dodged(x: npt.ArrayLike, index: int, count: int, by: float = 0.012) -> npt.NDArray[np.float64]:
-    """Return positions moved by a share of themselves, so that bars stand side by side."""
+    """Return positions shifted by a small factor, so that bars stand side by side."""
     return np.asarray(x, dtype=np.float64) * (1 + by * (index - (count - 1) / 2))
 
 
 def curves(axes: Axes, arrays: Arrays, dim: int, *, thin: bool = False) -> None:
-    """Draw accuracy against the number of data; thin bars hide less than bands do."""
+    """Draw accuracy against the number of samples, with bands or thin bars, which hide less."""
     observations, methods = arrays.coordinates["n"], arrays.coordinates["method"]
     for index, method in enumerate(methods):
         name = {NGD: "NGD, sample Fisher", POPULATION: "NGD, population Fisher"}.get(method, method)
@@ -51,7 +51,7 @@ def curves(axes: Axes, arrays: Arrays, dim: int, *, thin: bool = False) -> None:
         "N = D", (dim, 0.485), xytext=(3, 2), textcoords="offset points", fontsize=8, color=INK
     )
     percent(axes, 0.48, 1.01)
-    axes.set(xlabel="number of data N", ylabel="test accuracy")
+    axes.set(xlabel="number of samples N", ylabel="test accuracy")
 
 
 def logits(axes: Axes, arrays: Arrays) -> None:
@@ -62,9 +62,9 @@ def logits(axes: Axes, arrays: Arrays) -> None:
         arrays["logit_labels"],
     )
     shown = slice(0, 60)
-    for value, colour in CLASSES.items():
+    for value, color in CLASSES.items():
         chosen = slopes[:, labels == value][:, shown]
-        lines = axes.semilogx(times, chosen, color=colour, linewidth=0.6, alpha=0.6)
+        lines = axes.semilogx(times, chosen, color=color, linewidth=0.6, alpha=0.6)
         lines[0].set_label(f"labels {'+' if value > 0 else '−'}1")
         axes.axhline(value, color=INK, linewidth=0.8, linestyle=(0, (2, 2)))
     axes.set(ylim=(-4.2, 4.2), xlabel="time t", ylabel="logits $s_n(t)/t$")
@@ -74,7 +74,7 @@ def logits(axes: Axes, arrays: Arrays) -> None:
 
 
 def coefficients(axes: Any, arrays: Arrays, n: int) -> None:
-    """Draw learnt coefficients of three methods, one below the other, as a share of ‖β‖."""
+    """Draw learned coefficients of three methods, one below the other, as a share of ‖β‖."""
     names = arrays.coordinates["method"]
     features = np.array(arrays.coordinates["feature"])
     chosen = [names.index(method) for method in ("EGD L=2", "EGD L=1", NGD)]

@@ -1,1 +1,1 @@
-"""[KMH21] Figure 1: gradient descent depends on the parametrization, natural gradients do not."""
+"""[KMH21] Figure 1: EGD depends on the parametrization, NGD does not."""

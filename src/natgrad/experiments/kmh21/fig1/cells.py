@@ -1,4 +1,4 @@
-"""Cells of Figure 1: one observation, two parametrizations, Euclidean and natural gradients."""
+"""Cells of Figure 1: one observation, two parametrizations, EGD and NGD."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from natgrad.stopping import steps_reached
 INPUT, TARGET = (1.0, 0.5), 2.0
 """The one observation: every β with INPUT · β = TARGET is an optimum."""
 START = (0.15, 1.2)
-"""β at time 0, in both parametrizations."""
+"""The initial β in both parametrizations."""
 
 Space = Literal["direct", "diagonal"]
 Method = Literal["EGD", "NGD"]
@@ -66,10 +66,10 @@ class Path:
     Attributes:
         space: The parametrization.
         method: The direction.
-        correlation: Of the two inputs over which the Fisher is averaged.
+        correlation: Correlation of the two inputs over which the Fisher is averaged.
         until: Final time.
-        points: Saved points, the start included.
-        step: Length of a step; 0 is the flow.
+        points: Number of saved points, including the start.
+        step: Step length; 0 stands for the flow.
     """
 
     space: Space
@@ -83,7 +83,7 @@ class Path:
 def path(config: Path) -> Result:
     """Return a path in parameter space, `(points, 2)`, and its image in hypothesis space.
 
-    The two layers of the diagonal network start equal and stay so: β = w², and one w is drawn.
+    The two layers of the diagonal network start equal and stay equal: β = w², and one w is drawn.
     """
     model: Direct | Diagonal = Direct() if config.space == "direct" else Diagonal(2)
     start = torch.tensor(START, dtype=torch.float64)

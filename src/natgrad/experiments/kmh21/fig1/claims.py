@@ -21,7 +21,7 @@ def claims(config: Fig1, arrays: Arrays) -> Sequence[Claim]:
     return [
         Claim(
             id="egd-differs",
-            statement="EGD ends at another optimum in each parametrization (distance in H)",
+            statement="EGD ends at a different optimum in each parametrization (distance in H)",
             source="[KMH21] Figure 1",
             value=float(np.linalg.norm(beta[0, 0, -1] - beta[1, 0, -1])),
             relation=">=",
@@ -30,7 +30,7 @@ def claims(config: Fig1, arrays: Arrays) -> Sequence[Claim]:
         ),
         Claim(
             id="ngd-agrees",
-            statement="the two NGD paths are one path in H (largest distance at any time)",
+            statement="both NGD paths are the same path in H (largest distance at any time)",
             source="[KMH21] Figure 1; §2.3, statement",
             value=float(np.linalg.norm(beta[0, 1] - beta[1, 1], axis=-1).max()),
             relation="<=",
@@ -39,7 +39,7 @@ def claims(config: Fig1, arrays: Arrays) -> Sequence[Claim]:
         ),
         Claim(
             id="ends-known",
-            statement="every path ends where algebra says it must (largest distance)",
+            statement="every path ends where the closed form says (largest distance)",
             source="natgrad",
             value=off,
             relation="<=",
@@ -48,7 +48,7 @@ def claims(config: Fig1, arrays: Arrays) -> Sequence[Claim]:
         ),
         Claim(
             id="finite-steps",
-            statement="with finite steps NGD is invariant up to O(η): order of the gap at t = 1",
+            statement="with finite steps NGD is invariant up to O(η) (order of the gap at t = 1)",
             source="[KMH21] §1, “approximate invariance”",
             value=float(np.log2(gaps[0] / gaps[1])),
             relation="within",
@@ -59,13 +59,13 @@ def claims(config: Fig1, arrays: Arrays) -> Sequence[Claim]:
 
 
 def departures(config: Fig1, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose."""
+    """Return what we chose where the paper is silent."""
     return [
         "The paper's Figure 1 is a sketch. Here every path is computed: regression on one "
-        "observation, x = (1, ½) and y = 2, whose optima are a line of hypotheses. The Fisher is "
-        f"averaged over Gaussian inputs with correlation {config.correlation:g} (our choice): with "
-        "the one training input alone it would be singular, and only the training output would "
-        "be invariant.",
-        "The second parameter space is the diagonal network β = w₁ ⊙ w₂ of the paper, started "
-        "with equal layers, which stay equal: one w is drawn.",
+        "observation, x = (1, ½) and y = 2. Its optima form a line of hypotheses. The Fisher is "
+        f"averaged over Gaussian inputs with correlation {config.correlation:g} (our choice). With "
+        "only the one training input it would be singular, and only the training output would be "
+        "invariant.",
+        "The second parameter space is the paper's diagonal network β = w₁ ⊙ w₂. Its layers start "
+        "equal and stay equal, so one w is drawn.",
     ]

@@ -7,21 +7,21 @@ from natgrad.lab.experiment import Experiment, from_folder
 
 @dataclass(frozen=True, kw_only=True)
 class Fig1:
-    """One observation of two coefficients, learnt in two parametrizations."""
+    """One observation of two coefficients, learned in two parametrizations."""
 
     correlation: float = 0.7
-    """Correlation of the inputs over which the Fisher is averaged. Our choice."""
+    """Correlation of the two inputs over which the Fisher is averaged. Our choice."""
     until: float = 12.0
     """Final time of the flows."""
     points: int = 121
-    """Points drawn along a path."""
+    """Points drawn along each path."""
     step: float = 0.02
-    """Length of the steps of the discrete paths; the next is half as long."""
+    """Step length of the discrete paths; they are repeated with half of it."""
 
 
 EXPERIMENT = Experiment(
     name="kmh21/fig1",
-    title="EGD finds another optimum in each parametrization, NGD the same",
+    title="EGD finds a different optimum in each parametrization, NGD finds the same one",
     source="[KMH21] Figure 1",
     presets={
         "smoke": Fig1(points=31),

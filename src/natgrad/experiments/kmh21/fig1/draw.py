@@ -25,11 +25,11 @@ def draw(config: Fig1, arrays: Arrays) -> Figure:
     left, middle, right = figure.subplots(1, 3)
     params, beta = arrays["params"], arrays["beta"]
     _frame(left, "$\\mathcal{W}_1$: direct, β = w", "w", lambda w: w)
-    _frame(middle, "$\\mathcal{H}$: EGD ends apart, NGD together", "β", lambda b: b)
+    _frame(middle, "$\\mathcal{H}$: EGD ends apart, NGD at one point", "β", lambda b: b)
     _frame(right, "$\\mathcal{W}_2$: diagonal, β = w ⊙ w", "w", np.square)
     right.set(xlim=(0, 1.6), ylim=(0, 2.0))
-    for axes, paths, colour in ((left, params[0], _EGD[0]), (right, params[1], _EGD[1])):
-        _path(axes, paths[0], "EGD", colour)
+    for axes, paths, color in ((left, params[0], _EGD[0]), (right, params[1], _EGD[1])):
+        _path(axes, paths[0], "EGD", color)
         _path(axes, paths[1], "NGD", _NGD)
         _start(axes, paths[0, 0])
     _path(middle, beta[0, 0], "EGD in $\\mathcal{W}_1$", _EGD[0])
@@ -41,7 +41,9 @@ def draw(config: Fig1, arrays: Arrays) -> Figure:
         "optima: zero loss", (0.62, 2.76), rotation=-63, rotation_mode="anchor", color=_GREEN,
         xytext=(6, 0), textcoords="offset points",
     )  # fmt: skip
-    figure.suptitle("One set of hypotheses, two sets of parameters: only NGD ignores which")
+    figure.suptitle(
+        "One hypothesis space, two parametrizations: only NGD does not depend on the choice"
+    )
     return figure
 
 
@@ -59,11 +61,11 @@ def _frame(axes: Axes, title: str, letter: str, image: Map) -> None:
     axes.grid(visible=False)
 
 
-def _path(axes: Axes, points: Any, text: str, colour: str, *, thick: bool = False) -> None:
-    axes.plot(*points.T, color=colour, linewidth=4.5 if thick else 2.4)
-    axes.plot(*points[-1], marker="o", markersize=7, color=colour, zorder=5)
+def _path(axes: Axes, points: Any, text: str, color: str, *, thick: bool = False) -> None:
+    axes.plot(*points.T, color=color, linewidth=4.5 if thick else 2.4)
+    axes.plot(*points[-1], marker="o", markersize=7, color=color, zorder=5)
     axes.annotate(
-        text, points[-1], xytext=(8, 4), textcoords="offset points", color=colour,
+        text, points[-1], xytext=(8, 4), textcoords="offset points", color=color,
         fontweight="bold", fontsize=9.5,
     )  # fmt: skip
 

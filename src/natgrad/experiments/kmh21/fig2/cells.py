@@ -1,4 +1,4 @@
-"""Cells of Figure 2: flows on the planar data, and the separators to which they tend."""
+"""Cells of Figure 2: flows on the planar data, and the separators that they tend to."""
 
 import itertools
 import math
@@ -47,8 +47,8 @@ def compute(config: Fig2, sweep: Sweep) -> Arrays:
     arrays.add("norm_limit_angle", degrees(ends["norms"]), "depth")
     arrays.add("vertex_angle", degrees(ends["vertex"]))
     arrays.add("vertex_basis", ends["basis"], "support")
-    arrays.add("x", ends["x"], "datum", "coordinate")
-    arrays.add("y", ends["y"], "datum")
+    arrays.add("x", ends["x"], "sample", "coordinate")
+    arrays.add("y", ends["y"], "sample")
     return arrays
 
 
@@ -62,12 +62,12 @@ class Flow:
     """One trajectory from β = 0.
 
     Attributes:
-        n: Number of data.
+        n: Number of samples.
         method: The direction.
         depth: Number of factors; 1 is the direct parametrization.
-        scale: Of all factors but the first, which is zero.
+        scale: Initial value of all factors except the first, which is zero.
         log_times: First and last saved time, as powers of ten.
-        points: Number of saved times, evenly spread over the logarithm.
+        points: Number of saved times, equally spaced in log t.
     """
 
     n: int
@@ -108,7 +108,7 @@ class Limits:
     """All limits of the planar data.
 
     Attributes:
-        n: Number of data.
+        n: Number of samples.
         depths: L of the ℓ_{2/L} max margins.
     """
 
@@ -139,9 +139,9 @@ def limits(config: Limits) -> Result:
 def quasi_norm_optimum(rows: Tensor, p: float) -> Tensor:
     """Return argmin ‖b‖_p subject to rows · b ≥ 1 in the plane, p ≤ 1, among all its vertices.
 
-    Σ|b|^p is concave within each quadrant, so that its least value is at a vertex of the feasible
-    set cut by the axes: finitely many points, all tried. The local search of
-    `limits.max_margin` need not find the best of them.
+    Σ|b|^p is concave within each quadrant, so its minimum is at a vertex of the feasible set cut by
+    the axes. There are finitely many such vertices, and all are tried. The local search of
+    `limits.max_margin` need not find the best one.
 
     Raises:
         ArithmeticError: If no vertex is feasible: the data are not separable.
@@ -164,5 +164,5 @@ def quasi_norm_optimum(rows: Tensor, p: float) -> Tensor:
             if norm < value:
                 best, value = point, norm
     if best is None:
-        raise ArithmeticError("no vertex is feasible: the data are not separable.")
+        raise ArithmeticError("no vertex is feasible, so the data are not separable.")
     return torch.from_numpy(best)

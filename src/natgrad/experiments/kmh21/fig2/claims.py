@@ -19,7 +19,7 @@ def claims(config: Fig2, arrays: Arrays) -> Sequence[Claim]:
     return [
         Claim(
             id="egd-l2",
-            statement="EGD at L = 1 is near the ℓ2 max margin (degrees)",
+            statement="EGD at L = 1 ends near the ℓ2 max margin (degrees)",
             source="[KMH21] Figure 2A, §2.1",
             value=abs(float(egd[first, -1] - norms[first])),
             relation="<=",
@@ -28,7 +28,7 @@ def claims(config: Fig2, arrays: Arrays) -> Sequence[Claim]:
         ),
         Claim(
             id="egd-axis",
-            statement="EGD at L = 4 is near the axis, the sparse separator (degrees)",
+            statement="EGD at L = 4 ends near the axis, the sparse separator (degrees)",
             source="[KMH21] Figure 2B, §3.1",
             value=abs(float(egd[last, -1])),
             relation="<=",
@@ -46,7 +46,8 @@ def claims(config: Fig2, arrays: Arrays) -> Sequence[Claim]:
         ),
         Claim(
             id="ngd-vertex",
-            statement="NGD nears the vertex of the linear program (degrees, largest over depths)",
+            statement="NGD ends near the vertex of the linear program (degrees, largest over "
+            "depths)",
             source="natgrad",
             value=float(np.abs(ngd[:, -1] - vertex).max()),
             relation="<=",
@@ -67,7 +68,8 @@ def claims(config: Fig2, arrays: Arrays) -> Sequence[Claim]:
         ),
         Claim(
             id="ends-differ",
-            statement="so do NGD and every EGD at the ends of their paths (degrees, least)",
+            statement="NGD and every EGD also differ at the ends of their paths (degrees, "
+            "smallest)",
             source="[KMH21] Figure 2",
             value=float(np.abs(egd[:, -1] - ngd[first, -1]).min()),
             relation=">",
@@ -78,18 +80,18 @@ def claims(config: Fig2, arrays: Arrays) -> Sequence[Claim]:
 
 
 def departures(config: Fig2, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and what the paper's text does not say."""
+    """Return what we chose, and what the paper does not say."""
     at = config.depths.index(2)
     now, limit = arrays["egd_angle"][at, -1], arrays["norm_limit_angle"][at]
     return [
-        "The paper prints no data for this figure. Ours are such that the ℓ2, ℓ1 and ℓ_{1/2} max "
-        "margins and the limit of natural gradient flow are four different separators; they rest "
-        "on three data.",
-        "EGD starts at w₁ = 0 and the other factors at "
-        f"{config.scale:g}, so that β = 0 and every sign can be reached; times are those of the "
-        f"mean loss, to 10^{config.euclidean_until:g} for EGD and 10^{config.natural_until:g} for "
-        "NGD, whose Fisher is averaged over the training data.",
-        f"EGD at L = 2 is at {now:.1f}° at the end, and its limit, the ℓ1 max margin, at "
-        f"{limit:.1f}°: no computation sees the end of an approach like log log t. For L ≥ 3 the "
-        "ℓ_{2/L} max margin is a stationary point of the flow, not always its limit.",
+        "The paper does not print the data of this figure. We chose samples for which the ℓ2, ℓ1 "
+        "and ℓ_{1/2} max margins and the limit of natural gradient flow are four different "
+        "separators. All four are determined by three samples.",
+        "EGD starts with w₁ = 0 and the other factors at "
+        f"{config.scale:g}, so that β = 0 and every sign can be reached. Time is that of the mean "
+        f"loss, up to 10^{config.euclidean_until:g} for EGD and 10^{config.natural_until:g} for "
+        "NGD. The Fisher is averaged over the training data.",
+        f"EGD at L = 2 ends at {now:.1f}°, while its limit, the ℓ1 max margin, is at "
+        f"{limit:.1f}°. It approaches like log log t, so no computation reaches the limit. For "
+        "L ≥ 3 the ℓ_{2/L} max margin is a stationary point of the flow, but not always its limit.",
     ]

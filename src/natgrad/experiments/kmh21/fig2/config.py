@@ -11,17 +11,17 @@ class Fig2:
     """Two classes in the plane, separated by gradient flows at several depths."""
 
     n: int = 40
-    """Number of data."""
+    """Number of samples."""
     depths: tuple[int, ...] = (1, 2, 3, 4)
     """Number of factors in β = w₁ ⊙ ⋯ ⊙ w_L."""
     scale: float = 0.1
-    """Initial value of all factors but the first, which starts at zero. Our choice."""
+    """Initial value of all factors except the first, which starts at zero. Our choice."""
     euclidean_until: float = 12.0
-    """EGD ends at ten to this power: it nears its limits like 1/log t."""
+    """EGD ends at ten to this power, because it approaches its limits like 1/log t."""
     natural_until: float = 4.0
-    """NGD ends at ten to this power: it nears its limit like 1/t."""
+    """NGD ends at ten to this power, because it approaches its limit like 1/t."""
     points: int = 131
-    """Times recorded of each trajectory."""
+    """Recorded times per trajectory."""
 
     def __post_init__(self) -> None:
         """Refuse depths that leave a claim without a number."""
@@ -33,7 +33,8 @@ class Fig2:
 
 EXPERIMENT = Experiment(
     name="kmh21/fig2",
-    title="EGD separates the plane differently at each depth, NGD always by one vertex",
+    title="EGD separates the plane differently at each depth, NGD at every depth by the same "
+    "vertex",
     source="[KMH21] Figure 2",
     presets={
         "smoke": Fig2(points=27),

@@ -28,21 +28,19 @@ def draw(config: Fig2, arrays: Arrays) -> Figure:
     left, right = bottom.subplots(1, 2, sharey=True)
     _euclidean(left, arrays)
     _natural(right, arrays)
-    figure.suptitle(
-        "Depth turns EGD's separator towards the axis; NGD's is the same at every depth"
-    )
+    figure.suptitle("Depth turns EGD's separator toward the axis; NGD's is the same at every depth")
     return figure
 
 
 def _separators(axes: Axes, arrays: Arrays, method: str, index: int) -> None:
-    """Draw the data, separators along the way (fainter when earlier) and the last."""
+    """Draw the data, separators along the path (fainter when earlier) and the last one."""
     x, y = arrays["x"], arrays["y"]
     depth = arrays.coordinates["depth"][index]
     angles = arrays[f"{method.lower()}_angle"][index]
-    colour = look(f"EGD L={depth}" if method == "EGD" else "NGD")["color"]
+    color = look(f"EGD L={depth}" if method == "EGD" else "NGD")["color"]
     for shade, at in zip((0.18, 0.35, 0.55), (0.12, 0.3, 0.5), strict=True):
-        _line(axes, angles[int(at * len(angles))], color=colour, alpha=shade, linewidth=1.4)
-    _line(axes, angles[-1], color=colour, linewidth=2.6)
+        _line(axes, angles[int(at * len(angles))], color=color, alpha=shade, linewidth=1.4)
+    _line(axes, angles[-1], color=color, linewidth=2.6)
     for label, (paint, marker) in _CLASSES.items():
         first, second = x[y == label].T
         axes.scatter(first, second, c=paint, marker=marker, s=16, linewidths=0)
@@ -69,7 +67,7 @@ def _euclidean(axes: Axes, arrays: Arrays) -> None:
             _limit(axes, float(limits[index]), f"{name} max margin", shape["color"])
     axes.legend(title="EGD", loc="upper left", ncols=2)
     axes.set(xlabel="time t", ylabel="angle of the separator to the axis, °", ylim=(-2, 46))
-    axes.set_title("EGD: another limit at each depth, slowly")
+    axes.set_title("EGD: a different limit at each depth, approached slowly")
 
 
 def _natural(axes: Axes, arrays: Arrays) -> None:
@@ -90,12 +88,12 @@ def _natural(axes: Axes, arrays: Arrays) -> None:
     _limit(axes, float(arrays["vertex_angle"]), "vertex of min c·b, X̃b ≥ 1", "#D55E00")
     axes.legend(title="NGD", loc="lower right", ncols=2)
     axes.set(xlabel="time t")
-    axes.set_title("NGD: one path at all depths, to a vertex of a linear program")
+    axes.set_title("NGD: the same path at all depths, to a vertex of a linear program")
 
 
-def _limit(axes: Axes, angle: float, text: str, colour: str) -> None:
-    axes.axhline(angle, color=colour, linestyle=(0, (2, 2)), linewidth=1.1)
+def _limit(axes: Axes, angle: float, text: str, color: str) -> None:
+    axes.axhline(angle, color=color, linestyle=(0, (2, 2)), linewidth=1.1)
     axes.annotate(
         text, (1.0, angle), xycoords=("axes fraction", "data"), xytext=(-2, 5),
-        textcoords="offset points", ha="right", color=colour, fontsize=8,
+        textcoords="offset points", ha="right", color=color, fontsize=8,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Cells of [KMH21] Figure 3: how a matrix responds to one observation."""
+"""Cells of Figure 3: how a matrix responds to one observation."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +49,7 @@ def compute(config: Fig3, sweep: Sweep) -> Arrays:
 
 @dataclass(frozen=True, kw_only=True)
 class ResponseConfig:
-    """A product of Gaussian factors, one entry in the middle observed one unit above its value."""
+    """A product of Gaussian factors; its middle entry is observed one unit above its value."""
 
     size: int
     depth: int
@@ -64,17 +64,17 @@ def responses(config: ResponseConfig) -> dict[str, npt.NDArray[Any]]:
     generator = torch.Generator().manual_seed(config.seed)
     factors = product.init_gaussian((size, size), scale=1.0, generator=generator)
     beta, middle = product.hypothesis(factors), size // 2
-    centre = torch.tensor([[middle, middle]])
+    center = torch.tensor([[middle, middle]])
     everywhere = torch.cartesian_prod(torch.arange(size), torch.arange(size))
-    likelihood, batch = Gaussian(reduction="sum"), (centre, beta[middle, middle][None] + 1)
+    likelihood, batch = Gaussian(reduction="sum"), (center, beta[middle, middle][None] + 1)
     args = (likelihood, product, factors, batch)
 
     def moved(v: Factors, step: float) -> Tensor:
         after = product.hypothesis(tuple(w + step * d for w, d in zip(factors, v, strict=True)))
         return (after - beta) / step
 
-    egf = ntk(product, factors, everywhere, centre).reshape(size, size)
-    ngf = natural_ntk(likelihood, product, factors, everywhere, centre).reshape(size, size)
+    egf = ntk(product, factors, everywhere, center).reshape(size, size)
+    ngf = natural_ntk(likelihood, product, factors, everywhere, center).reshape(size, size)
     share = natural(*args, selection="equal_share")
     shortest = natural(*args)
     ngd = moved(share, config.natural_step)

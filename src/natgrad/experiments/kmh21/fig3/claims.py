@@ -16,7 +16,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def claims(config: Fig3, arrays: Arrays) -> Sequence[Claim]:
-    """Return what the maps show, worst over all starts."""
+    """Return what the maps show, for the worst of all starts."""
     depths = list(config.depths)
     one, two = depths.index(1), depths.index(2)
     deep = [k for k, depth in enumerate(depths) if depth >= 3]
@@ -38,35 +38,38 @@ def claims(config: Fig3, arrays: Arrays) -> Sequence[Claim]:
     return [
         claim(
             "egf-1",
-            "EGF L = 1 moves only the observed entry (largest elsewhere, relative)",
+            "EGF L = 1 moves only the observed entry (largest movement elsewhere, relative)",
             "[KMH21] Figure 3, §4",
             float(off_entry(arrays["egf"][one]).max()),
             1e-8,
         ),
         claim(
             "ngf",
-            "so does NGF at every depth",
+            "NGF moves only the observed entry at every depth (same measure)",
             "[KMH21] Figure 3, §4",
             float(off_entry(arrays["ngf"]).max()),
             1e-8,
         ),
         claim(
             "ngd",
-            "so does a finite step of equal-share NGD, at every depth",
+            "a finite step of equal-share NGD moves only the observed entry at every depth (same "
+            "measure)",
             "[KMH21] Figure 3",
             float(off_entry(arrays["ngd"]).max()),
             1e-8,
         ),
         claim(
             "egf-2",
-            "EGF L = 2 is a cross (largest off it, relative)",
+            "EGF L = 2 moves only the row and column of the entry (largest movement elsewhere, "
+            "relative)",
             "[KMH21] Figure 3, §4",
             float(off_cross(arrays["egf"][two]).max()),
             1e-12,
         ),
         Claim(
             id="egf-deep",
-            statement="EGF L ≥ 3 is dense (largest off the cross, relative; least over starts)",
+            statement="EGF L ≥ 3 moves all entries (largest movement outside the row and column, "
+            "relative; smallest over starts)",
             source="[KMH21] Figure 3",
             value=float(dense.min()),
             relation=">=",
@@ -76,30 +79,31 @@ def claims(config: Fig3, arrays: Arrays) -> Sequence[Claim]:
         ),
         claim(
             "kernels",
-            "closed forms of both kernels agree with autograd (relative)",
+            "the closed forms of both kernels agree with autograd (relative difference)",
             "[KMH21] §4, ERRATA",
             float(max(arrays["kernel_residual"].max(), arrays["natural_kernel_residual"].max())),
             1e-10,
         ),
         claim(
             "direction",
-            "the minimum-norm natural direction moves β by the natural kernel (relative)",
+            "the minimum-norm natural direction moves β by the natural kernel (relative "
+            "difference)",
             "[KMH21] (5)",
             float(arrays["direction_residual"].max()),
             1e-8,
         ),
         claim(
             "formula",
-            "β⁺ = β(I − (η/L) β⁻¹∇)^L for an equal-share step: relative error in units of ε times "
-            "the condition number of β, which both sides invert; worst start and depth",
+            "an equal-share step gives β⁺ = β(I − (η/L) β⁻¹∇)^L (relative error in units of ε "
+            "times the condition number of β, which both sides invert; worst start and depth)",
             "natgrad",
             float((arrays["formula_residual"] / (_EPS * arrays["condition"])).max()),
             8.0,
         ),
         Claim(
             id="shortest-order",
-            statement="a minimum-norm step leaves the entry by O(η): halving η halves it (median "
-            "ratio)",
+            statement="a minimum-norm step moves the other entries by O(η): halving η halves that "
+            "movement (median ratio)",
             source="natgrad",
             value=float(np.median(half / shortest)),
             relation="within",
@@ -119,20 +123,22 @@ def departures(config: Fig3, arrays: Arrays) -> Sequence[str]:
         for depth, value in zip(config.depths[two:], shortest, strict=True)
     )
     return [
-        f"Factors are Gaussian with standard deviation 1/√{config.size}; the observation lies one "
-        f"unit above the entry; EGD steps by η = {config.euclidean_step:g}, NGD by "
-        f"{config.natural_step:g}. Each map is divided by the response of the observed entry.",
-        "NGD is the paper's equal share (eq. 51 with its factors in the right order). One "
-        "observation makes ∇ a multiple of one entry, and every term of the exact step "
-        "β(I − (η/L) β⁻¹∇)^L is a multiple of ∇: the map is a single entry at any step size, not "
-        "approximately.",
-        "The minimum-norm choice has no such luck: a step moves the largest other entry by so "
-        f"much of the observed one (median over starts): {named}; this falls in proportion to η.",
+        f"Factors are Gaussian with standard deviation 1/√{config.size}; the observed value is one "
+        f"unit above the entry; the step η is {config.euclidean_step:g} for EGD and "
+        f"{config.natural_step:g} for NGD. Each map is divided by the response of the observed "
+        "entry.",
+        "NGD is the paper's equal share (eq. 51 with its factors in the right order). With one "
+        "observation ∇ has a single nonzero entry, and every term of the exact step "
+        "β(I − (η/L) β⁻¹∇)^L is a multiple of ∇. So the map is exactly one entry at any step "
+        "size.",
+        "This does not hold for the minimum-norm choice. Its steps also move other entries. "
+        f"Relative to the observed entry, the largest of them moves by {named} (median over "
+        "starts), in proportion to η.",
     ]
 
 
 def off_entry(response: Floats) -> Floats:
-    """Return the largest response elsewhere over that of the observed entry."""
+    """Return the largest response of another entry, relative to that of the observed one."""
     middle = response.shape[-1] // 2
     rest = response.copy()
     rest[..., middle, middle] = 0
@@ -141,7 +147,7 @@ def off_entry(response: Floats) -> Floats:
 
 
 def off_cross(response: Floats) -> Floats:
-    """Return the same outside the observed entry's row and column."""
+    """Return the same for entries outside the row and the column of the observed one."""
     middle = response.shape[-1] // 2
     rest = response.copy()
     rest[..., middle, :] = 0

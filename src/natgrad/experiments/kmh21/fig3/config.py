@@ -8,10 +8,10 @@ from natgrad.lab.experiment import Experiment, from_folder
 
 @dataclass(frozen=True, kw_only=True)
 class Fig3:
-    """A square matrix as a product of Gaussian ones, its middle entry observed."""
+    """A product of square Gaussian matrices. Its middle entry is observed."""
 
     size: int = 11
-    """Rows and columns, odd so that there is a middle."""
+    """Number of rows and of columns; odd, so that there is a middle."""
     depths: tuple[int, ...] = (1, 2, 3, 4)
     """Number of factors."""
     euclidean_step: float = 0.5
@@ -19,7 +19,7 @@ class Fig3:
     natural_step: float = 0.5
     """Step η of NGD. Our choice."""
     seeds: int = 20
-    """Random starts; the first is drawn, all are judged."""
+    """Random starts. The first is drawn, the claims use all."""
 
     def __post_init__(self) -> None:
         """Refuse what leaves a claim without a number."""
@@ -32,8 +32,8 @@ class Fig3:
 
 EXPERIMENT = Experiment(
     name="kmh21/fig3",
-    title="One observed entry moves its cross at depth 2 and everything from depth 3 on; "
-    "under the natural gradient only itself",
+    title="With EGD one observed entry moves its row and column at depth 2 and everything from "
+    "depth 3 on; with NGD it moves alone",
     source="[KMH21] Figure 3",
     presets={
         "smoke": Fig3(size=7, seeds=2),

@@ -40,8 +40,8 @@ def draw(config: Fig3, arrays: Arrays) -> Figure:
     bar.outline.set_visible(False)
     figure.set_layout_engine("constrained", h_pad=0.02, w_pad=0.03, hspace=0.0)
     figure.suptitle(
-        "Where one observation moves a matrix: from depth 2 on Euclidean gradients\n"
-        "spread it, natural gradients move the observed entry alone"
+        "What one observation moves in a matrix: from depth 2 on the Euclidean gradient\n"
+        "moves other entries too, the natural gradient only the observed one"
     )
     return figure
 
@@ -59,6 +59,6 @@ def _map(axes: Axes, response: Any) -> Any:
         spine.set_visible(True)
         spine.set_color("#BBBBBB")
     rest = float(off_entry(response[None])[0])
-    text = "others stay" if rest < 1e-8 else f"others move up to {rest:.2f}"
+    text = "others do not move" if rest < 1e-8 else f"others move up to {rest:.2f}"
     axes.set_xlabel(text, fontsize=7.5, color=INK, labelpad=3)
     return image

@@ -1,4 +1,4 @@
-"""Cells that explain the paper's own curves: overshooting steps, depth, and what its loop costs."""
+"""Cells that explain the paper's curves: overshooting steps, depth, and the cost of its loop."""
 
 import time
 from dataclasses import dataclass
@@ -45,9 +45,9 @@ class Overshoot:
 def overshoot(config: Overshoot) -> Result:
     """Return the accuracy of descent, and of the flow from the same coefficients, by scale.
 
-    With independent rows a step is sₙ ← sₙ + η yₙ(1 + e^{−yₙsₙ}) for each sample apart ([KMH21]
-    C.3, corrected), and β = β₀ + X⁺(s − s₀), for steps as for the flow. A logit that starts wrong
-    by s̃ = −10 leaps to 22000 η.
+    With independent rows each sample steps by itself, sₙ ← sₙ + η yₙ(1 + e^{−yₙsₙ}) ([KMH21] C.3,
+    corrected), and β = β₀ + X⁺(s − s₀) holds for steps as for the flow. A logit that starts at
+    s̃ = −10 jumps to 22000 η.
     """
     began = time.process_time()
     task = config.task.data()
@@ -61,7 +61,7 @@ def overshoot(config: Overshoot) -> Result:
         margins = margins + config.step * (1 + torch.exp(-margins))
     flow = natural_logits(first, y, config.step * config.steps)
     moved = torch.cat([y * margins - first, flow - first], dim=1)
-    size = moved.norm(dim=0)  # columns differ by thirty orders of magnitude: solve all at one
+    size = moved.norm(dim=0)  # columns differ by thirty orders of magnitude: scale them all to 1
     ends = torch.cat([start, start], dim=1) + lstsq(task.x, moved / size).solution * size
     descent, flowed = scores(task, ends.mT)["accuracy"].reshape(2, -1)
     spread = margins.amax(0) / margins.amin(0)
@@ -75,8 +75,8 @@ class Depth:
     Attributes:
         task: The data.
         depth: Number of factors.
-        scale: Initial value of all factors but the first, which is zero.
-        times: When to look.
+        scale: Initial value of all factors except the first, which is zero.
+        times: Times to record.
     """
 
     task: Task
@@ -90,10 +90,10 @@ def natural_depth(config: Depth) -> Result:
 
     `pursuit` is the cosine between the last β and the shortest interpolant in the ℓ1 norm.
 
-    The logits s(t) are those of Theorem 4 at any depth. The shortest ẇ that moves them so is
-    ẇ_l = c_l ⊙ Xᵀν̇, the form of gradient flow, whose factors are functions of z = Xᵀν
-    (`dual_layers`). So β(t) = β(Xᵀν) with ν solved from Xβ(Xᵀν) = s(t), by Newton's method
-    from time to time: no differential equation is left.
+    The logits s(t) are those of Theorem 4 at any depth. The shortest ẇ that produces them is
+    ẇ_l = c_l ⊙ Xᵀν̇. This is the form of gradient flow, whose factors are functions of z = Xᵀν
+    (`dual_layers`). So β(t) = β(Xᵀν), where Newton's method solves Xβ(Xᵀν) = s(t) for ν at each
+    time. No differential equation is left.
     """
     began = time.process_time()
     task = config.task.data()
@@ -115,7 +115,7 @@ def reach(x: Tensor, layers: Layers, v: Tensor, goal: Tensor, tolerance: float =
     """Return the layers (by the smallest, v) moved along Xᵀν until the logits are `goal`.
 
     Raises:
-        ArithmeticError: If no step towards the goal is short enough.
+        ArithmeticError: If no step toward the goal is short enough.
     """
     now = x @ layers.beta(v)
     share = 1.0
@@ -125,7 +125,9 @@ def reach(x: Tensor, layers: Layers, v: Tensor, goal: Tensor, tolerance: float =
         if moved is None:
             share /= 2
             if share < 1e-6:
-                raise ArithmeticError("Newton's method lost the natural gradient flow in depth.")
+                raise ArithmeticError(
+                    "Newton's method lost the natural gradient flow of the deep network."
+                )
             continue
         v, now, share = moved, x @ layers.beta(moved), min(1.0, 2 * share)
     return v
@@ -161,7 +163,7 @@ class Loop:
     Attributes:
         task: The data.
         depth: Number of factors.
-        scale: Initial value of all factors but the first, which is zero.
+        scale: Initial value of all factors except the first, which is zero.
         step: Length η of the steps, on the mean loss.
         steps: How many are taken and timed.
     """
@@ -176,11 +178,10 @@ class Loop:
 def loop(config: Loop) -> Result:
     """Return the CPU seconds of one step, and how far the loop ends from the flow.
 
-    The step is as lean as PyTorch allows without the structure that the flow exploits: two
-    products with X and a few vectors, in double precision; no autograd, no allocation saved.
-    Its error is of first order in η. `distance` is therefore that of the point to which the ends
-    of loops with η/2 and η/4 extrapolate, relative to the flow at the same time; `distance_half`
-    that of the loop with η/2 itself.
+    The step is as cheap as PyTorch allows without the structure that the flow exploits: two
+    products with X and a few vectors, in double precision, without autograd. Its error is of first
+    order in η. `distance` is therefore measured from the extrapolation of loops with η/2 and η/4,
+    relative to the flow at the same time. `distance_half` is measured from the loop with η/2.
     """
     task = config.task.data()
     began = time.process_time()
@@ -203,7 +204,7 @@ def loop(config: Loop) -> Result:
 
 
 def _descend(task: Separable, config: Loop, parts: int) -> Tensor:
-    """Return β after the loop's steps, each cut into parts."""
+    """Return β after the steps of the loop, each divided into parts."""
     signed = task.x * task.y[:, None]
     w = torch.zeros(config.depth, config.task.dim, dtype=torch.float64)
     w[1:] = config.scale

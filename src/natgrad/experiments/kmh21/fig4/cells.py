@@ -24,18 +24,18 @@ DEPTH_TIMES = tuple(float(t) for t in np.logspace(-2, 6, 9))
 
 
 def late_times(config: Fig4) -> tuple[float, ...]:
-    """Return the times at which accuracy is looked at on the way to `late`; `until` is one."""
+    """Return the times at which accuracy is recorded up to `late`; `until` is one of them."""
     times = {float(t) for t in np.logspace(0, np.log10(config.late), 37)}
     return tuple(sorted(times | {config.until}))
 
 
 def gaussian_times(config: Fig4) -> tuple[float, float, float]:
-    """Return when flows from Gaussian factors are looked at: early, at `until`, and late."""
+    """Return when flows from Gaussian factors are recorded: early, at `until`, and late."""
     return config.until / 100, config.until, 100 * config.until
 
 
 def variant_cells(config: Fig4) -> dict[Key, Cell]:
-    """Return the cells of the second and third rows; slow ones first."""
+    """Return the cells of the second and third rows, slow ones first."""
     out: dict[Key, Cell] = {}
     scale = dict(zip(config.depths, config.scales, strict=True))
     slow, seeds = range(config.slow_seeds), range(config.seeds)
@@ -73,7 +73,7 @@ def variant_cells(config: Fig4) -> dict[Key, Cell]:
 
 
 def loop_cells(config: Fig4) -> dict[Key, Cell]:
-    """Return the cells that time the paper's loop, and that check the population's closed form."""
+    """Return the cells that time the paper's loop and check the closed form of the population."""
     out: dict[Key, Cell] = {}
     for depth, scale in zip(config.depths, config.scales, strict=True):
         for n in config.observations:
@@ -86,12 +86,12 @@ def loop_cells(config: Fig4) -> dict[Key, Cell]:
 
 
 def up_to_dim(config: Fig4) -> list[int]:
-    """Return the numbers of data up to D."""
+    """Return the numbers of samples up to D."""
     return [n for n in config.observations if n <= config.dim]
 
 
 def compute(config: Fig4, sweep: Sweep) -> Arrays:
-    """Return all panels' arrays; one sweep for all, so that no core waits."""
+    """Return the arrays of all panels, from one sweep, so that no core is idle."""
     curves = curve_cells(config, config.path, elsewhere=[config.few])
     asked = loop_cells(config) | variant_cells(config) | curves
     found = dict(zip(asked, sweep(list(asked.values()), "flows and limits"), strict=True))
@@ -159,7 +159,7 @@ def _variants(config: Fig4, found: Mapping[Key, Result], arrays: Arrays) -> None
 
 
 def _costs(config: Fig4, found: Mapping[Key, Result], arrays: Arrays) -> None:
-    """Add what the paper's loop would cost, what we spent, and the check of the population."""
+    """Add the cost of the paper's loop, our own cost, and the check of the population."""
     keys = (["loop"], config.depths, config.observations)
     arrays.add("step_seconds", grid(found, "step_seconds", *keys)[0], "depth", "n")
     arrays.add("loop_distance", grid(found, "distance", *keys)[0], "depth", "n")

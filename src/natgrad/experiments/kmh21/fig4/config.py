@@ -8,32 +8,32 @@ from natgrad.lab.experiment import Experiment, from_folder
 
 @dataclass(frozen=True, kw_only=True)
 class Fig4:
-    """Sparse separators, EGD at several depths and NGD, against the number of data."""
+    """Sparse separators by EGD at several depths and by NGD, against the number of samples."""
 
     dim: int = 1000
     """Number of features D."""
     ones: int = 20
     """Ones in the true separator; its other coefficients are zero."""
     observations: tuple[int, ...] = (250, 500, 750, 1000, 1250, 1500, 2000, 2500)
-    """Numbers of data N; D must be among them."""
+    """Numbers of samples N; D must be among them."""
     depths: tuple[int, ...] = (1, 2, 3, 4)
     """Depths L of EGD; 1, 2, 3 and 4 must be among them."""
     scales: tuple[float, ...] = (0.1, 0.1, 0.1, 0.2)
-    """Initial value, for each depth, of all factors but the first, which is zero. Our choice."""
+    """Initial value per depth of all factors except the first, which is zero. Our choice."""
     until: float = 1e6
-    """Final time on the mean loss: the paper's 2 million steps, were they of length ½."""
+    """Final time for the mean loss: that of the paper's 2 million steps if each has length ½."""
     seeds: int = 10
-    """Number of data sets."""
+    """Number of samples sets."""
     few: int = 500
-    """N < D of the panels on logits, stopping time, depth and the scale of constant starts."""
+    """N < D in the panels on logits, stopping time, depth and the scale of constant starts."""
     path: tuple[int, ...] = (1250, 1500, 2000, 2500)
     """N > D at which natural flow is followed from t = 0 and compared with the linear program."""
     slow_seeds: int = 5
-    """Data sets for the slower variants: Gaussian starts, and NGD in depth."""
+    """Number of data sets for the slower variants: Gaussian starts, and NGD in deep networks."""
     gaussian_scales: tuple[float, ...] = (0.1, 0.3, 1.0)
-    """Standard deviations of the factors at the start of EGD at L = 4, at every N."""
+    """Standard deviations of the initial factors of EGD at L = 4, at every N."""
     overshoot_scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 1.0)
-    """Standard deviations of β at the start of NGD with Euler steps, at every N ≤ D; claims are
+    """Standard deviations of the initial β of NGD with Euler steps, at every N ≤ D. Claims are
     made at 0.03, at 0.1 and from 0.2 on."""
     overshoot_step: float = 0.1
     """Length of those steps."""
@@ -46,9 +46,9 @@ class Fig4:
     ratios: tuple[float, ...] = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)
     """D/N of that panel."""
     sample: int = 10_000
-    """Unlabelled inputs that stand for the population in a check of its closed form."""
+    """Unlabeled inputs that stand for the population in a check of its closed form."""
     loop_steps: int = 300
-    """Steps of the paper's loop that are timed, for each depth and N."""
+    """Timed steps of the paper's loop, per depth and N."""
 
     def __post_init__(self) -> None:
         """Refuse sizes that leave a claim without a number."""
@@ -66,7 +66,7 @@ class Fig4:
         if not {0.03, 0.1, 0.3} <= set(self.overshoot_scales) or not self.gaussian_scales:
             raise InvalidInputError(
                 "overshoot_scales must contain 0.03, 0.1 and 0.3, and gaussian_scales one number, "
-                f"but got {self.overshoot_scales} and {self.gaussian_scales}."
+                f"but they are {self.overshoot_scales} and {self.gaussian_scales}."
             )
         if not 1 <= self.until <= self.late:
             raise InvalidInputError(
@@ -75,7 +75,7 @@ class Fig4:
             )
         if len(self.scales) != len(self.depths) or not {1, 2, 3, 4} <= set(self.depths):
             raise InvalidInputError(
-                "depths must contain 1 to 4 and scales have one number for each, but got "
+                "depths must contain 1 to 4 and scales one number for each, but they are "
                 f"{self.depths} and {self.scales}."
             )
         if self.slow_seeds > self.seeds or max(self.ratios, default=0) <= 1:
@@ -116,7 +116,7 @@ _SMOKE = Fig4(
 
 EXPERIMENT = Experiment(
     name="kmh21/fig4",
-    title="Depth lets EGD generalise from few data; NGD interpolates and dips at N = D",
+    title="Depth lets EGD generalize from few samples; NGD interpolates and dips at N = D",
     source="[KMH21] Figure 4",
     presets={"smoke": _SMOKE, "quick": _QUICK, "paper": Fig4()},
     minutes={"smoke": 0.2, "quick": 2, "paper": 12},

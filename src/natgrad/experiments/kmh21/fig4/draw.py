@@ -1,4 +1,4 @@
-"""The picture of Figure 4: the paper's figure, what explains its curves, what lies beyond it."""
+"""The picture of Figure 4: the paper's figure, what explains its curves, what goes beyond it."""
 
 import math
 from typing import Any
@@ -47,9 +47,12 @@ def draw(config: Fig4, arrays: Arrays) -> Figure:
     rows[0].suptitle(
         f"The paper's figure: D = {config.dim}, {config.ones} ones, mean ± s.d.", **_HEAD
     )
-    rows[1].suptitle("What its curves hide: scale of a random start, and stopping time", **_HEAD)
+    rows[1].suptitle(
+        "What its curves depend on: the scale of a random start, and the stopping time", **_HEAD
+    )
     rows[2].suptitle(
-        "Beyond it: generalised inverse, support vectors, scale of a constant start, cost", **_HEAD
+        "Beyond the paper: generalized inverse, support vectors, scale of a constant start, cost",
+        **_HEAD,
     )
     return figure
 
@@ -58,21 +61,21 @@ _HEAD: dict[str, Any] = {"x": 0.01, "ha": "left", "fontsize": 11.5}
 
 
 def _ramp(name: str, count: int) -> list[Any]:
-    """Return colours from light to dark, the darkest for the most data."""
+    """Return colors from light to dark; the darkest is for the most samples."""
     return [colormaps[name](v) for v in np.linspace(0.35, 1.0, count)]
 
 
 def _gaussian(axes: Axes, config: Fig4, arrays: Arrays) -> None:
-    """Draw what Gaussian factors leave of the lead of L = 4, against their scale, for every N."""
+    """Draw how much of the lead of L = 4 is left from Gaussian factors, by scale and N."""
     scales, left = np.array(config.gaussian_scales), lead_left(config, arrays)
-    colours = _ramp("Blues", len(config.observations))
-    shifts = np.linspace(0.94, 1.06, len(config.observations))  # bars side by side, not in a heap
+    colors = _ramp("Blues", len(config.observations))
+    shifts = np.linspace(0.94, 1.06, len(config.observations))  # bars side by side
     for i, n in enumerate(config.observations):
         values = left[:, i]
         mean = values.mean(axis=1)
         bars = np.stack([mean - values.min(axis=1), values.max(axis=1) - mean])
         axes.errorbar(
-            scales * shifts[i], mean, yerr=bars, color=colours[i], marker="D", markersize=3.5,
+            scales * shifts[i], mean, yerr=bars, color=colors[i], marker="D", markersize=3.5,
             linewidth=1.2, elinewidth=0.7, label=f"N = {n}",
         )  # fmt: skip
     for at in (0.0, 1.0):
@@ -87,17 +90,17 @@ def _gaussian(axes: Axes, config: Fig4, arrays: Arrays) -> None:
 
 
 def _overshoot(axes: Axes, config: Fig4, arrays: Arrays) -> None:
-    """Draw accuracy of NGD from random coefficients, against their scale, for every N ≤ D."""
+    """Draw accuracy of NGD from random coefficients, by scale and N ≤ D."""
     observations = arrays.coordinates["up_to_n"]
     axes.set_xscale("log")
-    for i, (n, colour) in enumerate(
+    for i, (n, color) in enumerate(
         zip(observations, _ramp("Oranges", len(observations)), strict=True)
     ):
         scales = config.overshoot_scales
-        band(axes, scales, arrays["overshoot_descent"][i], color=colour, marker="P",
+        band(axes, scales, arrays["overshoot_descent"][i], color=color, marker="P",
              label=f"Euler steps, N = {n}")  # fmt: skip
         flow = arrays["overshoot_flow"][i].mean(axis=0)
-        axes.plot(scales, flow, color=colour, linewidth=1.0, linestyle=(0, (2, 2)))
+        axes.plot(scales, flow, color=color, linewidth=1.0, linestyle=(0, (2, 2)))
     axes.plot([], [], color=INK, linewidth=1.0, linestyle=(0, (2, 2)), label="flow, same N")
     percent(axes, 0.46, 0.86)
     label_ticks(axes.xaxis, config.overshoot_scales)
@@ -107,7 +110,7 @@ def _overshoot(axes: Axes, config: Fig4, arrays: Arrays) -> None:
 
 
 def _stopping(axes: Axes, config: Fig4, arrays: Arrays) -> None:
-    """Draw accuracy along the way."""
+    """Draw accuracy against time."""
     times = arrays.coordinates["late_time"]
     axes.set_xscale("log")
     for index, depth in enumerate(config.depths):
@@ -129,7 +132,7 @@ def _stopping(axes: Axes, config: Fig4, arrays: Arrays) -> None:
 
 
 def _deep(axes: Axes, config: Fig4, arrays: Arrays) -> None:
-    """Draw natural gradient flow in depth."""
+    """Draw natural gradient flow in deep networks."""
     times = arrays.coordinates["depth_time"]
     axes.set_xscale("log")
     for index, depth in enumerate(arrays.coordinates["natural_depth"]):
@@ -142,11 +145,11 @@ def _deep(axes: Axes, config: Fig4, arrays: Arrays) -> None:
     axes.set_ylim(low - 0.02, high + 0.045)
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.legend(loc="upper left", ncols=2, fontsize=7.5)
-    letter(axes, "G", "NGD in depth: other β")
+    letter(axes, "G", "β of NGD depends on depth")
 
 
 def _supports(axes: Axes, config: Fig4, arrays: Arrays) -> None:
-    """Draw the share of data that are support vectors."""
+    """Draw the share of samples that are support vectors."""
     ratios = arrays.coordinates["ratio"]
     for index, (name, like) in enumerate(_LIMITS):
         text = {"NGD": "NGD's limit"}.get(name, name)
@@ -158,7 +161,7 @@ def _supports(axes: Axes, config: Fig4, arrays: Arrays) -> None:
     label_ticks(axes.xaxis, [0.5, 1, 2, 4, 8])
     axes.set(xlabel="D/N", ylabel="support vectors / N", ylim=(0, 1.05))
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.1), fontsize=7.5)
-    letter(axes, "H", "All support NGD if D ≥ N")
+    letter(axes, "H", "NGD: all support if D ≥ N")
 
 
 def _scales(axes: Axes, config: Fig4, arrays: Arrays) -> None:
@@ -195,7 +198,7 @@ def _cost(axes: Axes, config: Fig4, arrays: Arrays) -> None:
         )  # fmt: skip
     natural = arrays["cell_seconds"][arrays.coordinates["method"].index("NGD")].mean(axis=1)
     axes.plot(observations, natural, label="NGD", **look("NGD"))
-    axes.set(xlabel="number of data N", ylabel="CPU seconds a data set")
+    axes.set(xlabel="number of samples N", ylabel="CPU seconds per data set")
     axes.set_ylim(top=30 * float(np.max(loop)))
     axes.legend(loc="upper left", ncols=2, fontsize=7.2)
     letter(axes, "J", "Seconds, not hours")

@@ -1,4 +1,4 @@
-"""Cells of the further panels of Figure 5: dynamics, damping, random products, the race."""
+"""Cells of the further panels of Figure 5: dynamics, damping, random products, a race."""
 
 import math
 import time
@@ -36,9 +36,9 @@ class DynamicsConfig:
     depth: int
     scale: float
     values: int = 10
-    """How many of the largest to keep."""
+    """Number of largest values to keep."""
     points: int = 200
-    """Times to save, equally spaced in log t."""
+    """Number of saved times, equally spaced in log t."""
     rtol: float = 1e-6
 
 
@@ -73,7 +73,7 @@ def dynamics(config: DynamicsConfig) -> Arrays:
 
 @dataclass(frozen=True, kw_only=True)
 class GridConfig:
-    """Natural descent with fixed steps and damping, as one would search for hyperparameters."""
+    """Natural descent with a fixed step and fixed damping, one setting of the search."""
 
     task: Task
     depth: int
@@ -110,7 +110,7 @@ def damped(config: GridConfig) -> Arrays:
         moved = zip(factors, kernel.pull(z), strict=True)
         factors, steps = tuple(w + config.step * v for w, v in moved), steps + 1
     return {
-        # What overflowed has no completed matrix to speak of.
+        # After an overflow there is no completed matrix.
         "test": np.asarray(math.inf if broke else problem.test_error(beta)),
         "train": np.asarray(error),
         "trivial": np.asarray(trivial),
@@ -142,19 +142,18 @@ def products(config: ProductsConfig) -> Arrays:
 
 @dataclass(frozen=True, kw_only=True)
 class RaceConfig:
-    """The flow against the loop one would write: autograd, fixed steps."""
+    """The flow against a plain loop: autograd and fixed steps."""
 
     cell: EuclideanConfig
     max_steps: int = 400_000
 
 
 def race(config: RaceConfig) -> Arrays:
-    """Time both to the same training error, the loop at the longest step that agrees.
+    """Time both to the same training error, the loop with the longest step that agrees.
 
-    The loop's step is first 1.8 over the largest spectral radius that the flow met, near the edge
-    of stability, and halved until its test error is within a tenth of the flow's (or both are
-    below 1e-4, where the stopping point decides). Seconds are measurements: they alone among the
-    arrays differ from run to run.
+    The loop's step starts near the edge of stability, at 1.8 over the largest spectral radius along
+    the flow. It is halved until the test error is within a tenth of the flow's, or both are below
+    1e-4, where the stopping point decides. Only the measured seconds differ from run to run.
     """
     problem, cell = config.cell.task.problem(), config.cell
     factors, values = start(cell), problem.values.float()

@@ -14,11 +14,11 @@ from natgrad.lab.cell import Cell, Result
 from natgrad.lab.experiment import Sweep
 
 GRID_ERROR = 1e-4
-"""Training error at which the search stops: its smallest steps would take hours to 1e-6."""
+"""Training error at which the search stops; its smallest steps would take hours to 1e-6."""
 
 
 class Panels:
-    """Cells of several panels in one sweep, and their results as arrays with named axes."""
+    """Cells of several panels for one sweep, and their results as arrays with named axes."""
 
     def __init__(self) -> None:
         self.cells: list[Cell] = []
@@ -102,7 +102,7 @@ def grid_problem(config: Fig5, seed: int) -> cells.Task:
 
 
 def _main(panels: Panels, config: Fig5) -> None:
-    """Add EGD, slowest cells first, and the references without gradients."""
+    """Add EGD, slowest cells first, and the baselines."""
     seeds, scale = range(config.seeds), config.scales[0]
 
     def egd(depth: int, alpha: float, n: int, seed: int) -> tuple[Any, Any]:
@@ -147,7 +147,7 @@ def _main(panels: Panels, config: Fig5) -> None:
 
 
 def _natural(panels: Panels, config: Fig5) -> None:
-    """Add natural descents: over all entries, shared or shortest, and over the observed ones."""
+    """Add NGD: over all entries, with equal shares or minimum norm, and over the observed ones."""
     depths, scale = config.natural_depths, config.scales[0]
 
     def all_entries(depth: int, n: int, seed: int) -> tuple[Any, Any]:
@@ -183,7 +183,7 @@ def _natural(panels: Panels, config: Fig5) -> None:
 
 
 def _further(panels: Panels, config: Fig5) -> None:
-    """Add the panels on initialisation, dynamics, damping and random products."""
+    """Add the panels on initialization, dynamics, damping and random products."""
     scale = config.scales[0]
 
     def start(index: int, n: int, seed: int) -> tuple[Any, Any]:

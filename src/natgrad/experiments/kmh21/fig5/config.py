@@ -8,51 +8,51 @@ from natgrad.lab.experiment import Experiment, from_folder
 
 @dataclass(frozen=True, kw_only=True)
 class Fig5:
-    """A square matrix of low rank, some of its entries observed."""
+    """A square matrix of low rank with some entries observed."""
 
     size: int = 100
-    """Rows and columns."""
+    """Number of rows and of columns."""
     rank: int = 5
-    """Rank of the matrix, whose entries have mean square one."""
+    """Rank of the matrix. Its entries have mean square one."""
     observed: tuple[int, ...] = (1000, 1250, 1500, 1750, 2000, 2250, 2500)
     """Numbers of observed entries."""
     depths: tuple[int, ...] = (2, 3, 4)
-    """Number of factors of EGD; depth one is always there, in closed form."""
+    """Numbers of factors of EGD; depth one is always included, in closed form."""
     scales: tuple[float, ...] = (1e-3, 1e-6, 1e-9)
     """Initial scales α: factors have standard deviation α^{1/L} / √size."""
     seeds: int = 5
     """Problems, each with its own matrix, observed entries and initial weights."""
     max_evaluations: int = 10_000
-    """Gradients after which EGD ends, whether the observed entries fit or not."""
+    """Gradients after which EGD stops, even if the observed entries do not fit yet."""
     few_observed: tuple[int, ...] = (1000, 1500, 2000, 2500)
     """Numbers of observed entries in the panels on starts, on equal shares and on the Fisher of
     the observed entries."""
     natural_depths: tuple[int, ...] = (2, 3)
-    """Number of factors of NGD."""
+    """Numbers of factors of NGD."""
     sample_seeds: int = 3
     """Problems for NGD with the Fisher of the observed entries."""
     flow_size: int = 24
-    """Rows and columns where natural gradient flow is integrated to a tight tolerance (rank 2)."""
+    """Size of the matrices (rank 2) on which natural flow is integrated to a tight tolerance."""
     collapsed: tuple[tuple[int, int], ...] = ((2, 2), (2, 4), (2, 6), (3, 3), (3, 6))
-    """Pairs: depth in training, depth of the Gaussian product it starts from."""
+    """Pairs: depth in training, and depth of the Gaussian product that training starts from."""
     collapsed_seeds: int = 40
-    """Problems for these."""
+    """Problems for these pairs."""
     dynamics_observed: int = 2000
-    """Observed entries where singular values are followed, one problem."""
+    """Observed entries of the problem whose singular values are followed."""
     grid_size: int = 40
-    """Rows and columns for the search over step, damping, depth and scale (rank 2)."""
+    """Size of the matrices (rank 2) in the search over step, damping, depth and scale."""
     grid_observed: int = 400
-    """Observed entries there."""
+    """Observed entries in the search."""
     grid_steps: tuple[float, ...] = (0.1, 0.3, 1.0)
-    """Step lengths η there."""
+    """Step lengths η in the search."""
     grid_dampings: tuple[float, ...] = (0.0, 0.01, 0.1, 1.0, 10.0, 100.0)
-    """Damping λ there."""
+    """Damping λ in the search."""
     grid_scales: tuple[float, ...] = (1e-3, 1.0)
-    """Initial scales there."""
+    """Initial scales in the search."""
     grid_seeds: int = 3
-    """Problems there."""
+    """Problems in the search."""
     product_depths: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16)
-    """Depths of random products, whose effective rank is shown."""
+    """Depths of the random products whose effective rank is shown."""
     race: tuple[tuple[int, float, int], ...] = (
         (2, 1e-3, 2000),
         (2, 1e-9, 1500),
@@ -60,7 +60,7 @@ class Fig5:
         (3, 1e-3, 2000),
         (4, 1e-3, 2000),
     )
-    """Depth, scale and observed entries of the cells on which an autograd loop is timed in full."""
+    """Depth, scale and observed entries of the cells on which an autograd loop runs to the end."""
 
     def __post_init__(self) -> None:
         """Refuse what leaves a claim without a number."""
@@ -100,8 +100,8 @@ _SMALL = {
 
 EXPERIMENT = Experiment(
     name="kmh21/fig5",
-    title="Depth completes matrices under EGD; NGD over all entries never does, "
-    "over the observed ones it does",
+    title="Depth lets EGD complete matrices; NGD does so with the Fisher over the observed "
+    "entries, but never with the Fisher over all entries",
     source="[KMH21] Figure 5, §4, Q&A",
     presets={
         "smoke": Fig5(seeds=1, collapsed_seeds=3, **_SMALL),  # type: ignore[arg-type]

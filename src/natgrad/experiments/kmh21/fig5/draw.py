@@ -1,4 +1,4 @@
-"""The picture of Figure 5: the paper's three panels, then what it leaves open."""
+"""The picture of Figure 5: the paper's three panels, then ours."""
 
 from typing import Any
 
@@ -44,8 +44,8 @@ def draw(config: Fig5, arrays: Arrays) -> Figure:
     for k, axes in enumerate(np.atleast_1d(fourth.subplots(1, many, sharey=True))):
         _dynamics(axes, arrays, k)
     figure.suptitle(
-        "Depth lets EGD complete a matrix. NGD over all entries never does; over the observed "
-        "entries, or damped, it does"
+        "Depth lets EGD complete a matrix. NGD with the Fisher over all entries never does; with "
+        "that over the observed entries, or damped, it does"
     )
     return figure
 
@@ -74,7 +74,7 @@ def _ranks(axes: Axes, arrays: Arrays) -> None:
 
 
 def _dashed(style: dict[str, Any]) -> dict[str, Any]:
-    """Return the style with gaps, through which the line it lies on shows."""
+    """Return the style with gaps that show the line below."""
     return style | {"linestyle": (0, (3, 3))}
 
 
@@ -97,13 +97,13 @@ def _losses(axes: Axes, arrays: Arrays) -> None:
     band(axes, n, arrays["uv_test"].T, centre="median", label="UV of true rank", **_UV)
     _shares(axes, arrays, "test", label="NGD, equal share, orthogonal start")
     _loss_axis(axes)
-    axes.set_ylim(bottom=max(1e-6, axes.get_ylim()[0]))  # exact recovery is off the scale
+    axes.set_ylim(bottom=max(1e-6, axes.get_ylim()[0]))  # exact recovery is off the axis
     axes.set_title(f"Test loss, scale α = {alpha:g}")
     _against_n(axes, arrays)
 
 
 def _shares(axes: Axes, arrays: Arrays, key: str, **options: Any) -> None:
-    """Draw equal-share NGD from orthogonal factors, runs that lost a rank left out."""
+    """Draw equal-share NGD from orthogonal factors, without runs that lost a rank."""
     values = np.where(arrays["share_singular"][1, -1], np.nan, arrays[f"share_{key}"][1, -1])
     kept = ~np.isnan(values).all(axis=-1)
     x = np.asarray(arrays.coordinates["few_n"])[kept]
@@ -111,7 +111,7 @@ def _shares(axes: Axes, arrays: Arrays, key: str, **options: Any) -> None:
 
 
 def _legend_below(axes: Axes, room: float) -> None:
-    """Put the legend under the curves, in a share of the axis made free for it."""
+    """Put the legend below the curves, where the axis is extended for it."""
     axes.set_ylim(bottom=axes.get_ylim()[0] * room)
     axes.legend(loc="lower left", fontsize=7.0)
 
@@ -123,7 +123,7 @@ def _loss_axis(axes: Axes) -> None:
 
 
 def _starts(axes: Axes, arrays: Arrays) -> None:
-    """Draw the test loss by the depth of the initial product, training depth by colour."""
+    """Draw the test loss by the depth of the initial product, training depth by color."""
     n, labels = arrays.coordinates["few_n"], arrays.coordinates["collapsed"]
     dashes = ["-", (0, (4, 1.5)), (0, (1, 1.2))]
     seen: dict[str, int] = {}
@@ -174,22 +174,22 @@ def _sample(axes: Axes, arrays: Arrays) -> None:
         axes, n, arrays["ngd_test"][-1].T, centre="median", label="NGD, all entries", **look("NGD")
     )
     for k, depth in enumerate(arrays.coordinates["natural_depth"]):
-        colour, marker = _SAMPLE.get(depth, (PALETTE[k], "o"))
+        color, marker = _SAMPLE.get(depth, (PALETTE[k], "o"))
         losses, few = arrays["sample_test"][k].T, arrays.coordinates["few_n"]
-        style = {"color": colour, "marker": marker}
+        style = {"color": color, "marker": marker}
         band(axes, few, losses, centre="median", label=f"NGD, observed, L={depth}", **style)
         if depth in arrays.coordinates["depth"]:
             egd = arrays["egd_test"][arrays.coordinates["depth"].index(depth), 0].T
             thin = look(f"EGD L={depth}") | {"linewidth": 0.9, "markersize": 2.5}
             band(axes, n, egd, centre="median", label=f"EGD L={depth}", **thin)
     _loss_axis(axes)
-    axes.set_title("Fisher of the observed entries: not trivial")
+    axes.set_title("Fisher over the observed entries: not trivial")
     _against_n(axes, arrays)
     _legend_below(axes, 1e-4)
 
 
 def _damping(axes: Axes, arrays: Arrays) -> None:
-    """Draw test loss over that of EGD L = 1 against damping: one dot a setting, lines at best."""
+    """Draw test loss relative to EGD L = 1 against damping: dots are settings, lines the best."""
     dampings = np.asarray(arrays.coordinates["damping"], dtype=float)
     positive = dampings[dampings > 0]
     x = np.where(dampings > 0, dampings, positive.min() / 10)
@@ -199,16 +199,16 @@ def _damping(axes: Axes, arrays: Arrays) -> None:
     for i, depth in enumerate(arrays.coordinates["grid_depth"]):
         for j, alpha in enumerate(arrays.coordinates["grid_scale"]):
             style = look(f"EGD L={depth}")
-            colour, marker = style["color"], style["marker"]
+            color, marker = style["color"], style["marker"]
             shown = np.minimum(ratio[i, j], top)  # step, damping
             line = "-" if j == 0 else (0, (4, 1.5))
             label = f"L = {depth}, α = {alpha:g}"
-            axes.plot(x, shown.min(axis=0), color=colour, linestyle=line, label=label)
+            axes.plot(x, shown.min(axis=0), color=color, linestyle=line, label=label)
             for row, off in zip(shown, ratio[i, j] > top, strict=True):
-                axes.plot(x[~off], row[~off], marker, color=colour, markersize=2.5, linestyle="")
-                axes.plot(x[off], row[off], 6, color=colour, markersize=4, linestyle="")
+                axes.plot(x[~off], row[~off], marker, color=color, markersize=2.5, linestyle="")
+                axes.plot(x[off], row[off], 6, color=color, markersize=4, linestyle="")
             axes.plot(
-                [beyond], [egd[i, j]], marker, color=colour, markerfacecolor="white",
+                [beyond], [egd[i, j]], marker, color=color, markerfacecolor="white",
                 markersize=5, clip_on=False,
             )  # fmt: skip
     axes.set_xscale("log")
@@ -235,19 +235,19 @@ def _products(axes: Axes, arrays: Arrays) -> None:
     label_ticks(axes.yaxis, [t for t in (1, 2, 5, 10, 20, 50, 80) if t >= 0.8 * ranks.min()])
     axes.set_xlabel("number of Gaussian factors")
     axes.set_ylabel("effective rank of the product")
-    axes.set_title("Random products are simple at the start")
+    axes.set_title("Random products start with low rank")
 
 
 def _dynamics(axes: Axes, arrays: Arrays, k: int) -> None:
-    """Draw the largest singular values of β against time, those of the truth as ticks."""
+    """Draw the largest singular values of β against time, and those of the truth as markers."""
     depth = arrays.coordinates["dynamics_depth"][k]
     times, values = arrays["dynamics_times"][k], arrays["dynamics_values"][k]
     true = arrays["dynamics_truth"][k]
     rank = int((true > 1e-9 * true[0]).sum())
     for j in range(values.shape[1]):
         kept = j < rank
-        colour = look("EGD L=3")["color"] if kept else "#BBBBBB"
-        axes.plot(times, values[:, j], color=colour, linewidth=1.3 if kept else 0.9)
+        color = look("EGD L=3")["color"] if kept else "#BBBBBB"
+        axes.plot(times, values[:, j], color=color, linewidth=1.3 if kept else 0.9)
     end = times[-1]
     axes.plot([end] * rank, true[:rank], "<", color="#D55E00", markersize=4, clip_on=False)
     axes.set_xscale("log")

@@ -16,7 +16,7 @@ from natgrad.lab.experiment import Sweep
 
 
 def compute(config: Fig6, sweep: Sweep) -> Arrays:
-    """Return all panels' arrays."""
+    """Return the arrays of all panels."""
     asked: dict[Key, Cell] = {}
     few = range(config.slow_seeds)
     for n in config.sampled:

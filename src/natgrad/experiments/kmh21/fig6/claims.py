@@ -32,7 +32,8 @@ def _depth(config: Fig6, arrays: Arrays) -> list[Claim]:
         *(
             Claim(
                 id=f"depth-{depth}",
-                statement=f"N = {many}: accuracy of EGD L = {depth} less that of L = 1",
+                statement=f"N = {many}: EGD L = {depth} is better than L = 1 (difference in "
+                "accuracy)",
                 source=_WHERE,
                 **over_seeds(accuracy(f"EGD L={depth}", many) - shallow),
                 relation=">=",
@@ -43,7 +44,8 @@ def _depth(config: Fig6, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="depth-4",
-            statement=f"N = {many}: “L = 4 would do at least as well as L = 1”: the difference",
+            statement=f"N = {many}: “L = 4 would do at least as well as L = 1” (difference in "
+            "accuracy)",
             source=_WHERE + ", caption: an expectation",
             **over_seeds(accuracy("EGD L=4", many) - shallow),
             relation=">=",
@@ -52,7 +54,8 @@ def _depth(config: Fig6, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="paper-depth-5",
-            statement=f"N = {many}: “the 5-layer network performs poorly”: L = 5 less L = 1",
+            statement=f"N = {many}: “the 5-layer network performs poorly” (accuracy of L = 5 minus "
+            "L = 1)",
             source=_WHERE + ", caption",
             **over_seeds(deepest - shallow),
             relation="<=",
@@ -65,7 +68,7 @@ def _depth(config: Fig6, arrays: Arrays) -> list[Claim]:
 
 
 def _gaussian(config: Fig6, arrays: Arrays) -> list[Claim]:
-    """Return what Gaussian factors do to L = 5, where they explain “poorly” and where not."""
+    """Return what Gaussian factors do to L = 5, and where they explain “poorly”."""
     names, kept = arrays.coordinates["method"], slice(config.gaussian_seeds)
     shallow, deepest = (
         arrays["accuracy"][names.index(f"EGD L={depth}"), :, kept] for depth in (1, 5)
@@ -75,8 +78,8 @@ def _gaussian(config: Fig6, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="gaussian-depth-5",
-            statement=f"N = {config.many}: what L = 5 loses by Gaussian factors, least over scales "
-            "and data sets",
+            statement=f"N = {config.many}: L = 5 is worse from Gaussian factors (loss of accuracy, "
+            "smallest over scales and data sets)",
             source="natgrad, explains “poorly”",
             **over_seeds((deepest - found)[:, many].min(axis=0), "min"),
             relation=">",
@@ -85,8 +88,8 @@ def _gaussian(config: Fig6, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="gaussian-poor",
-            statement=f"N = {config.many}: share of data sets in which L = 5 from Gaussian factors "
-            "is below L = 1, least over scales",
+            statement=f"N = {config.many}: L = 5 from Gaussian factors is often below L = 1 (share "
+            "of data sets, smallest over scales)",
             source="natgrad, explains “poorly”",
             **over_seeds((found[:, many] < shallow[many]).mean(axis=1), "min"),
             relation=">=",
@@ -95,8 +98,8 @@ def _gaussian(config: Fig6, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="gaussian-many",
-            statement=f"but not with many data, N = {observations[most]}: L = 5 from Gaussian "
-            "factors less L = 1, least over scales and data sets",
+            statement=f"N = {observations[most]}: with many samples L = 5 from Gaussian factors is "
+            "better than L = 1 (difference in accuracy, smallest over scales and data sets)",
             source="natgrad",
             **over_seeds((found[:, most] - shallow[most]).min(axis=0), "min"),
             relation=">",
@@ -110,8 +113,8 @@ def _sample(config: Fig6, arrays: Arrays) -> Claim:
     sample = np.abs(arrays["sample_accuracy"] - arrays["closed_accuracy"])
     return Claim(
         id="population-sample",
-        statement=f"accuracy with a sample of {config.sample} inputs as the population less "
-        "that of its closed form, size, mean over N",
+        statement=f"a sample of {config.sample} inputs can stand for the population (absolute "
+        "difference in accuracy from its closed form, mean over N)",
         source="[KMH21] Figure 4: “a much larger set of samples”",
         **over_seeds(sample.mean(axis=0)),
         relation="<=",
@@ -121,7 +124,7 @@ def _sample(config: Fig6, arrays: Arrays) -> Claim:
 
 
 def departures(config: Fig6, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and where the paper's text and our numbers part."""
+    """Return what we chose, and where our numbers differ from the paper's text."""
     accuracy, many = Table(arrays), config.many
     at, most = config.observations.index(many), max(config.observations)
     gaussian = 100 * arrays["gaussian"]
@@ -133,16 +136,16 @@ def departures(config: Fig6, arrays: Arrays) -> Sequence[str]:
         f"{s:g} (L = {d})" for d, s in zip(config.depths, config.scales, strict=True) if d > 1
     )
     return [
-        "Accuracy is exact, 1 − ∠(β, β*)/π for Gaussian inputs; EGD is gradient flow to "
-        f"t = {config.until:g} on the mean loss from w₁ = 0 and the other factors {scales}. The "
-        "paper prints neither step length nor initialisation.",
+        "Accuracy is exact, 1 − ∠(β, β*)/π for Gaussian inputs. EGD is gradient flow of the mean "
+        f"loss to t = {config.until:g} from w₁ = 0 and the other factors {scales}. The "
+        "paper prints neither step length nor initialization.",
         f"“The 5-layer network performs poorly”: from this start L = 5 reaches {mean('EGD L=5')} "
-        f"at N = {many}, L = 1 {mean('EGD L=1')}. From Gaussian factors (broken lines, "
-        f"{config.gaussian_seeds} data sets) L = 5 has {gaussian[:, at].mean():.1f} % there, "
+        f"at N = {many}, and L = 1 {mean('EGD L=1')}. From Gaussian factors (broken lines, "
+        f"{config.gaussian_seeds} data sets) L = 5 reaches {gaussian[:, at].mean():.1f} % there, "
         f"{gaussian[:, at].min():.0f} to {gaussian[:, at].max():.0f} % by data set and scale, and "
-        f"{gaussian[:, config.observations.index(most)].mean():.1f} % at N = {most}: the start, "
-        "and too few data for it, not the depth.",
-        "“Population Fisher worse than EGD”: not worse than EGD L = 1 "
+        f"{gaussian[:, config.observations.index(most)].mean():.1f} % at N = {most}. So the "
+        "cause is the start together with too few samples, not the depth.",
+        "“Population Fisher worse than EGD”: it is not worse than EGD L = 1 "
         f"({mean(POPULATION)} and {mean('EGD L=1')} at N = {many}). A sample of "
-        f"{config.sample} inputs gives what the closed form gives.",
+        f"{config.sample} inputs gives the same result as the closed form.",
     ]

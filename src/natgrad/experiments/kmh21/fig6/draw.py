@@ -17,7 +17,7 @@ from natgrad.lab.figures import INK, label_ticks, look
 
 
 def draw(config: Fig6, arrays: Arrays) -> Figure:
-    """Return four panels: accuracy, depths among themselves, logits and coefficients."""
+    """Return four panels: accuracy, comparison of depths, logits and coefficients."""
     figure = Figure(figsize=(12.0, 6.6))
     grid = figure.add_gridspec(3, 3, width_ratios=[1.5, 1.0, 1.1])
     main = figure.add_subplot(grid[:2, 0])
@@ -54,7 +54,7 @@ def draw(config: Fig6, arrays: Arrays) -> Figure:
 
 
 def _depths(axes: Axes, config: Fig6, arrays: Arrays) -> None:
-    """Draw depths 2, 4 and 5 less depth 3, data set by data set: in A they cannot be told apart."""
+    """Draw depths 2, 4 and 5 minus depth 3 per data set: panel A does not separate them."""
     names, accuracy = arrays.coordinates["method"], arrays["accuracy"]
     three = accuracy[names.index("EGD L=3")]
     for index, depth in enumerate((2, 3, 4, 5)):
@@ -62,8 +62,8 @@ def _depths(axes: Axes, config: Fig6, arrays: Arrays) -> None:
         x = dodged(config.observations, index, 4, by=0.02)
         bars(axes, x, gap.T, label=f"L = {depth}", **look(f"EGD L={depth}"))
     axes.axvline(config.dim, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
-    axes.set(xlabel="number of data N", ylabel="accuracy less\nthat of L = 3, %")
+    axes.set(xlabel="number of samples N", ylabel="accuracy minus\nthat of L = 3, %")
     low, high = axes.get_ylim()
     axes.set_ylim(low - 0.3 * (high - low), high)  # room for the legend
     axes.legend(loc="lower right", fontsize=7.2, ncols=4, columnspacing=1.0)
-    letter(axes, "B", "Depths among themselves, data set by data set")
+    letter(axes, "B", "Depths compared on the same data sets")

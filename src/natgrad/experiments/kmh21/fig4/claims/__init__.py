@@ -17,12 +17,13 @@ __all__ = ["claims", "departures"]
 
 _BOTH = ("quick", "paper")
 _WHERE = "[KMH21] Figure 4, left"
+_FEW = {">=": "enough", "<": "not enough"}
 
 
 def claims(config: Fig4, arrays: Arrays) -> Sequence[Claim]:
     """Return all claims."""
     return [
-        *_generalisation(config, arrays),
+        *_generalization(config, arrays),
         *shared.natural(config, arrays, where=_WHERE, dip=0.56),
         *_natural(config, arrays),
         _population(config, arrays),
@@ -37,7 +38,7 @@ def claims(config: Fig4, arrays: Arrays) -> Sequence[Claim]:
     ]
 
 
-def _generalisation(config: Fig4, arrays: Arrays) -> list[Claim]:
+def _generalization(config: Fig4, arrays: Arrays) -> list[Claim]:
     accuracy, few = Table(arrays), config.few
     bounds: list[tuple[str, Any, float]] = [
         ("EGD L=2", ">=", 0.85),
@@ -48,7 +49,7 @@ def _generalisation(config: Fig4, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id=f"few-data-{name.lower().replace(' ', '-').replace('=', '')}",
-            statement=f"N = {few} < D: accuracy of {name}",
+            statement=f"N = {few} < D is {_FEW[relation]} for {name} to generalize (accuracy)",
             source=_WHERE + ": “up to 90 %”",
             **over_seeds(accuracy(name, few)),
             relation=relation,
@@ -68,7 +69,8 @@ def _natural(config: Fig4, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="ngd-is-ols-accuracy",
-            statement="N < D: difference of their accuracies, largest",
+            statement="N < D: NGD and the shortest interpolant are equally accurate (largest "
+            "difference)",
             source="[KMH21] Theorem 3 and the text after it",
             **over_seeds(np.abs(measured - ols).max(axis=0), "max"),
             relation="<=",
@@ -77,7 +79,8 @@ def _natural(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="ngd-below-egd",
-            statement=f"NGD, sample Fisher, less EGD: largest over depths and N ≥ {config.few}",
+            statement=f"N ≥ {config.few}: NGD with the sample Fisher is worse than EGD at every "
+            "depth (accuracy minus that of EGD, largest over depths and N)",
             source=_WHERE + ": “worse than EGD even when N ≥ D”",
             **over_seeds(accuracy.best_gap(NGD, egd, config.few)),
             relation="<",
@@ -90,8 +93,8 @@ def _natural(config: Fig4, arrays: Arrays) -> list[Claim]:
 def _population(config: Fig4, arrays: Arrays) -> Claim:
     return Claim(
         id="population-sample",
-        statement=f"N = D, t = 1: accuracy with a sample of {config.sample} inputs as the "
-        "population, less that of its closed form, size (it falls like D over the sample)",
+        statement=f"N = D, t = 1: a sample of {config.sample} inputs can stand for the population "
+        "(absolute difference in accuracy from its closed form; it falls like D over the sample)",
         source="[KMH21] Figure 4: “a much larger set of samples”",
         value=abs(float(np.diff(arrays["sample_accuracy"])[0])),
         relation="<=",
@@ -106,7 +109,8 @@ def _structure(config: Fig4, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="share-l2",
-            statement=f"N = {most}: share of ‖β‖₂ on the true coordinates, EGD L = 2",
+            statement=f"N = {most}: EGD L = 2 finds the sparse structure (share of ‖β‖₂ on the "
+            "true coordinates)",
             source="[KMH21] Figure 4, right",
             **over_seeds(two),
             relation=">=",
@@ -115,7 +119,8 @@ def _structure(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="share-order",
-            statement="the shares fall from L = 2 to L = 1 to NGD: least of the two steps",
+            statement="the share on the true coordinates falls from L = 2 to L = 1 to NGD "
+            "(smaller of the two differences)",
             source="[KMH21] Figure 4, right",
             **over_seeds(np.minimum(two - one, one - natural)),
             relation=">",
@@ -124,8 +129,8 @@ def _structure(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="paper-structure",
-            statement=f"“NGD fails to learn the sparse structure”, N = {most}: true features among "
-            f"the {config.ones} largest |β| of NGD, as a share, least over data sets",
+            statement=f"“NGD fails to learn the sparse structure”, N = {most} (share of true "
+            f"features among the {config.ones} largest |β| of NGD, smallest over data sets)",
             source="[KMH21] Figure 4, right; §3.1: “unable to identify”",
             **over_seeds(Table(arrays, "named")(NGD, most), "min"),
             relation="<",
@@ -139,8 +144,9 @@ def _structure(config: Fig4, arrays: Arrays) -> list[Claim]:
 def _vertex(config: Fig4, arrays: Arrays) -> Claim:
     return Claim(
         id="ngd-solves-flow",
-        statement=f"N > D, t = {config.until:g}: residual of NGD as drawn (the vertex form, or the "
-        "flow followed where that is not yet right) in the equation of the flow, largest",
+        statement=f"N > D, t = {config.until:g}: NGD as drawn solves the equation of the flow "
+        "(largest residual of the vertex form, or of the followed flow where that form is not yet "
+        "accurate)",
         source="natgrad",
         **over_seeds(np.nanmax(arrays["residual"], axis=0), "max"),
         relation="<=",
@@ -155,7 +161,7 @@ def _paper(config: Fig4, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="paper-chance",
-            statement=f"“NGD performs at chance level when N < D”: accuracy at N = {few}",
+            statement=f"“NGD performs at chance level when N < D” (accuracy at N = {few})",
             source="[KMH21] Figure 4, caption",
             **over_seeds(accuracy(NGD, few)),
             relation="<=",
@@ -165,7 +171,8 @@ def _paper(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="paper-depth-4",
-            statement=f"“L = 4 … on par with the shallow solution”: L = 4 less L = 1 at N = {few}",
+            statement="“L = 4 … on par with the shallow solution” (accuracy of L = 4 minus L = 1 "
+            f"at N = {few})",
             source="[KMH21] §3.1",
             **over_seeds(accuracy("EGD L=4", few) - accuracy("EGD L=1", few)),
             relation="<=",

@@ -1,4 +1,4 @@
-"""Claims of Figure 4 on its variants, on what lies beyond the paper, and on its cost."""
+"""Claims of Figure 4 on its variants, on the panels beyond the paper, and on cost."""
 
 import math
 
@@ -15,7 +15,7 @@ _LOOP = 2_000_000  # steps, [KMH21] §3.1
 
 
 def explanations(config: Fig4, arrays: Arrays) -> list[Claim]:
-    """Return what explains the paper's own curves."""
+    """Return what explains the paper's curves."""
     return [
         *_overshoot(config, arrays),
         *_gaussian(config, arrays),
@@ -45,27 +45,29 @@ def _overshoot(config: Fig4, arrays: Arrays) -> list[Claim]:
     return [
         claim(
             "overshoot",
-            "NGD with Euler steps from random coefficients of scale ≥ 0.2: distance of its "
-            f"accuracy from ½, {worst}",
+            "from random coefficients of scale ≥ 0.2 NGD with Euler steps is at chance (distance "
+            f"of its accuracy from ½, {worst})",
             np.abs(descent[..., scales >= 0.2] - 0.5).max(axis=(0, 2)),
             0.03,
         ),
         claim(
             "overshoot-0.1",
-            f"and of scale 0.1: accuracy lost against the flow, {worst}",
+            "from random coefficients of scale 0.1 it loses little accuracy against the flow "
+            f"({worst})",
             lost[..., scales == 0.1].max(axis=(0, 2)),
             0.05,
         ),
         claim(
             "overshoot-0.03",
-            f"and of scale ≤ 0.03: the same, {worst}",
+            "from random coefficients of scale ≤ 0.03 it loses almost nothing against the flow "
+            f"({worst})",
             lost[..., scales <= 0.03].max(axis=(0, 2)),
             0.001,
         ),
         Claim(
             id="overshoot-flow",
-            statement="the flow from the same coefficients at scale 0.3: accuracy gained over "
-            "Euler steps, least over N < D and data sets",
+            statement="the flow from the same coefficients of scale 0.3 is better than Euler "
+            "steps (gain in accuracy, smallest over N < D and data sets)",
             source="natgrad",
             **over_seeds(lost[..., scales == 0.3].min(axis=(0, 2)), "min"),
             relation=">=",
@@ -78,7 +80,7 @@ def _overshoot(config: Fig4, arrays: Arrays) -> list[Claim]:
 def lead_left(config: Fig4, arrays: Arrays) -> npt.NDArray[np.float64]:
     """Return (L = 4 from Gaussian factors − L = 1) / (L = 4 − L = 1), by scale, N and data set.
 
-    0 is “on par with the shallow solution”, 1 is as good as from the constant start.
+    0 means “on par with the shallow solution”, 1 means as good as from the constant start.
     """
     shallow, deep = gaussian_rivals(config, arrays)
     left: npt.NDArray[np.float64] = (arrays["gaussian"][..., 1] - shallow) / (deep - shallow)
@@ -105,8 +107,8 @@ def _gaussian(config: Fig4, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="gaussian-behind",
-            statement="L = 4 from Gaussian factors less L = 4 from the constant start: largest "
-            "over all scales, all N and data sets",
+            statement="L = 4 is worse from Gaussian factors than from the constant start "
+            "(difference in accuracy, largest over scales, N and data sets)",
             source="natgrad, explains “on par”",
             **over_seeds((found[..., 1] - deep).max(axis=(0, 1)), "max"),
             relation="<",
@@ -115,8 +117,8 @@ def _gaussian(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="gaussian-few",
-            statement=f"N ≤ {config.few}: what Gaussian factors leave of the lead of L = 4 "
-            "over L = 1, as a share of it, largest over scales, N and data sets",
+            statement=f"N ≤ {config.few}: Gaussian factors cost L = 4 at least half of its lead "
+            "over L = 1 (share of the lead that is left, largest over scales, N and data sets)",
             source="natgrad, explains “on par”",
             **over_seeds(lead_left(config, arrays)[:, few].max(axis=(0, 1)), "max"),
             relation="<=",
@@ -125,8 +127,8 @@ def _gaussian(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="gaussian-on-par",
-            statement="“L = 4 … on par with the shallow solution” from Gaussian factors: L = 4 "
-            "less L = 1, largest over N of the mean over scales ≤ 0.3",
+            statement="“L = 4 … on par with the shallow solution” from Gaussian factors (accuracy "
+            "of L = 4 minus L = 1, mean over scales ≤ 0.3, largest over N)",
             source="[KMH21] §3.1",
             **over_seeds(_largest(found[small, :, :, 1].mean(axis=0) - shallow)),
             relation="<=",
@@ -136,8 +138,8 @@ def _gaussian(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="gaussian-settled",
-            statement=f"and it is not still on its way at t = {config.until:g}: accuracy gained by "
-            f"t = {100 * config.until:g}, largest over scales ≤ 0.3, N and data sets",
+            statement=f"from Gaussian factors L = 4 has settled at t = {config.until:g} (accuracy "
+            f"gained by t = {100 * config.until:g}, largest over scales ≤ 0.3, N and data sets)",
             source="natgrad; [KMH21] §3.1: “not long enough”",
             **over_seeds((found[small, ..., 2] - found[small, ..., 1]).max(axis=(0, 1)), "max"),
             relation="<=",
@@ -146,8 +148,8 @@ def _gaussian(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="gaussian-stuck",
-            statement=f"N ≤ {config.few}, scales ≤ 0.3: share of the true coefficients still "
-            "near zero then (below 1 % of the largest), least over scales, N and data sets",
+            statement=f"N ≤ {config.few}, scales ≤ 0.3: some true coefficients are still near zero "
+            "then (share below 1 % of the largest, smallest over scales, N and data sets)",
             source="natgrad",
             **over_seeds(arrays["gaussian_stuck"][small][:, few].min(axis=(0, 1)), "min"),
             relation=">=",
@@ -156,8 +158,8 @@ def _gaussian(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="gaussian-stuck-slow",
-            statement="N ≤ D: those are the ones whose factors started small: mean rank of their "
-            "initial speed among all coordinates (½ by chance)",
+            statement="N ≤ D: they are the coefficients whose factors started small (mean rank of "
+            "their initial speed among all coordinates; ½ by chance)",
             source="natgrad",
             **over_seeds(_known_mean(arrays["gaussian_stuck_speed"][small][:, up_to_dim])),
             relation="<=",
@@ -168,13 +170,13 @@ def _gaussian(config: Fig4, arrays: Arrays) -> list[Claim]:
 
 
 def _largest(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return, of an array by N and data set, the row whose mean is largest."""
+    """Return the row with the largest mean of an array by N and data set."""
     row: npt.NDArray[np.float64] = values[values.mean(axis=1).argmax()]
     return row
 
 
 def _known_mean(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return means over all axes but the last of what is no NaN; those of NaN alone left out."""
+    """Return means over all axes but the last, without NaNs; drop means of nothing but NaNs."""
     values = values.reshape(-1, values.shape[-1])
     known = ~np.isnan(values)
     some = known.any(axis=0)
@@ -188,9 +190,9 @@ def _stopping(config: Fig4, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="stopping",
-            statement=f"N = {config.few}, L = 2: best accuracy along the path less that at "
-            f"t = {config.late:g}",
-            source="natgrad: ℓ1 max margin is far, and not better",
+            statement=f"N = {config.few}, L = 2: longer training is not better (best accuracy "
+            f"along the path minus that at t = {config.late:g})",
+            source="natgrad: the ℓ1 max margin is far, and not better",
             **over_seeds(late.max(axis=1) - late[:, -1]),
             relation=">",
             bound=0.0,
@@ -198,7 +200,8 @@ def _stopping(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="l1-margin-below",
-            statement=f"N = {config.few}: EGD L = 2 at t = {config.until:g} less the ℓ1 max margin",
+            statement=f"N = {config.few}: EGD L = 2 at t = {config.until:g} is better than the ℓ1 "
+            "max margin (difference in accuracy)",
             source="[KMH21] §2.1 calls it the limit",
             **over_seeds(accuracy("EGD L=2", config.few) - arrays["l1_accuracy"]),
             relation=">",
@@ -213,7 +216,8 @@ def _deep(arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="deep-same-logits",
-            statement="N < D: NGD at L = 1…4 has the training logits of Theorem 4 (largest error)",
+            statement="N < D: at L = 1 to 4 NGD has the training logits of Theorem 4 (largest "
+            "error)",
             source="[KMH21] Theorem 4",
             value=float(arrays["deep_error"].max()),
             relation="<=",
@@ -222,8 +226,9 @@ def _deep(arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="deep-other-beta",
-            statement="N < D: and other coefficients; accuracy of NGD at L = 2 less L = 1",
-            source="natgrad; [KMH21] promises the logits only",
+            statement="N < D: the coefficients of NGD depend on depth (accuracy at L = 2 minus L "
+            "= 1)",
+            source="natgrad; [KMH21] states it for the logits only",
             **over_seeds(deep[1] - deep[0]),
             relation=">=",
             bound=0.03,
@@ -231,7 +236,8 @@ def _deep(arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="deep-pursuit",
-            statement="N < D: cosine of NGD at L = 3 and 4 to the shortest ℓ1 interpolant, least",
+            statement="N < D: at L = 3 and 4 NGD is near the shortest ℓ1 interpolant (smallest "
+            "cosine)",
             source="natgrad",
             **over_seeds(arrays["deep_pursuit"][2:].min(axis=0), "min"),
             relation=">=",
@@ -254,7 +260,7 @@ def _proliferation(config: Fig4, arrays: Arrays) -> list[Claim]:
     found = [
         Claim(
             id="proliferation-natural",
-            statement="D ≥ N: share of data that support NGD's limit, least",
+            statement="D ≥ N: all samples support NGD's limit (smallest share)",
             source="[KMH21] §3: “occurs in NGF when D > N”",
             **over_seeds(supports[2][above].min(axis=0), "min"),
             relation=">=",
@@ -263,7 +269,8 @@ def _proliferation(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="proliferation-l2-not-yet",
-            statement=f"D/N = {ratios[narrow]:g}: share of data that support the ℓ2 max margin",
+            statement=f"D/N = {ratios[narrow]:g}: not all samples support the ℓ2 max margin "
+            "(share)",
             source="[KMH21] §3, after Hsu et al. 2020",
             **over_seeds(supports[0][narrow]),
             relation="<",
@@ -275,7 +282,7 @@ def _proliferation(config: Fig4, arrays: Arrays) -> list[Claim]:
         found.append(
             Claim(
                 id="proliferation-l2",
-                statement="D ≥ 2 N log N: share of data that support the ℓ2 max margin",
+                statement="D ≥ 2 N log N: almost all samples support the ℓ2 max margin (share)",
                 source="[KMH21] §3, after Hsu et al. 2020: D > N log N",
                 **over_seeds(supports[0][wide].mean(axis=0)),
                 relation=">=",
@@ -292,7 +299,8 @@ def _regimes(config: Fig4, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="kernel-regime",
-            statement=f"initial scale {config.alphas[-1]:g}: L = 2 and 3 less EGD L = 1, size",
+            statement=f"from the initial scale {config.alphas[-1]:g}, L = 2 and 3 do as well as "
+            "EGD L = 1 (absolute difference in accuracy)",
             source="[KMH21] Q&A, after Woodworth et al. 2020",
             **over_seeds(kernel),
             relation="<=",
@@ -301,8 +309,8 @@ def _regimes(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="rich-regime",
-            statement="accuracy from the smallest less from the largest initial scale, least of "
-            "L = 2 and 3",
+            statement="a small initial scale is better than a large one (accuracy from the "
+            "smallest minus the largest, smaller of L = 2 and 3)",
             source="[KMH21] Q&A, after Woodworth et al. 2020",
             **over_seeds((alpha[:, 0] - alpha[:, -1]).min(axis=0)),
             relation=">=",
@@ -313,9 +321,9 @@ def _regimes(config: Fig4, arrays: Arrays) -> list[Claim]:
 
 
 def loop_seconds(config: Fig4, arrays: Arrays) -> tuple[float, float]:
-    """Return the CPU seconds of the paper's loop for the curves of EGD, and for all EGD flows.
+    """Return the CPU seconds of the paper's loop for the EGD curves, and for all EGD flows.
 
-    Each flow counts as 2 million steps at the measured time of one, however late it ends.
+    Each flow counts as 2 million steps of the measured cost, however late it ends.
     """
     step = arrays["step_seconds"]
     curves = step.sum() * config.seeds
@@ -327,15 +335,15 @@ def loop_seconds(config: Fig4, arrays: Arrays) -> tuple[float, float]:
 
 
 def cost(config: Fig4, arrays: Arrays) -> list[Claim]:
-    """Return what the paper's loop would cost beside what we spent."""
+    """Return the cost of the paper's loop compared with ours."""
     curves, everything = loop_seconds(config, arrays)
     ours = float(np.nansum(arrays["cell_seconds"][: len(config.depths)]))
     return [
         Claim(
             id="loop-agrees",
-            statement=f"the loop to t = {config.loop_steps / 2:g}, extrapolated from steps of ¼ "
-            "and ⅛ to steps of 0, ends where the flow does (its tolerance is 1e-3 a "
-            "step): relative distance of β, largest over depths and N",
+            statement=f"up to t = {config.loop_steps / 2:g} the loop, extrapolated from steps of ¼ "
+            "and ⅛ to steps of 0, ends where the flow does (relative distance of β, largest over "
+            "depths and N; the flow's tolerance is 1e-3 per step)",
             source="natgrad",
             value=float(arrays["loop_distance"].max()),
             relation="<=",
@@ -344,7 +352,8 @@ def cost(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="loop-hours",
-            statement="CPU hours of 2 million such steps for every point of the EGD curves",
+            statement="2 million such steps for every point of the EGD curves take more than a "
+            "day (CPU hours)",
             source="[KMH21] §3.1: “2 million EGD steps”",
             value=curves / 3600,
             relation=">=",
@@ -353,7 +362,8 @@ def cost(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="speed",
-            statement="CPU time of that loop over that of our flows, all EGD curves together",
+            statement="our flows are at least 1500 times faster than that loop (ratio of CPU "
+            "times, all EGD curves together)",
             source="natgrad",
             value=curves / ours,
             relation=">=",
@@ -362,8 +372,8 @@ def cost(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="speed-everything",
-            statement="the loop for all EGD flows over the whole figure, with NGD, limits and "
-            "variants in the denominator",
+            statement="the whole figure, with NGD, limits and variants, is at least 500 times "
+            "faster than that loop for its EGD flows (ratio of CPU times)",
             source="natgrad",
             value=everything / float(arrays["all_cells_seconds"]),
             relation=">=",

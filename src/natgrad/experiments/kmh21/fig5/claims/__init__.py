@@ -1,4 +1,4 @@
-"""What Figure 5 shows, as numbers."""
+"""Claims of Figure 5."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,15 +19,15 @@ from natgrad.lab.experiment import PRESETS
 __all__ = ["claims", "departures"]
 
 FULL_SIZE = ("quick", "paper")
-"""Presets with the paper's matrices; they differ in seeds and scales."""
+"""Presets with matrices of the paper's size; they differ in seeds and scales."""
 
 
 def claims(config: Fig5, arrays: Arrays) -> Sequence[Claim]:
-    """Return the claims; medians over seeds unless they say otherwise."""
+    """Return the claims. Values are medians over seeds unless the claim says otherwise."""
     return [
         *_natural_is_trivial(config, arrays),
         *_depth_completes(config, arrays),
-        *_initialisation(config, arrays),
+        *_initialization(config, arrays),
         *_natural_otherwise(config, arrays),
         *_dynamics(config, arrays),
         *_speed(config, arrays),
@@ -52,8 +52,8 @@ def _natural_is_trivial(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="ngd-off",
-            statement="NGD moves unobserved entries by so much of the movement of observed ones "
-            "(largest of all runs)",
+            statement="NGD does not move unobserved entries (their movement relative to that of "
+            "the observed ones, largest of all runs)",
             source="[KMH21] §4, Appendix F",
             value=float(arrays["ngd_off"].max()),
             relation="<=",
@@ -63,7 +63,8 @@ def _natural_is_trivial(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="ngf-off",
-            statement="so does natural gradient flow at a tight tolerance (small matrices)",
+            statement="natural gradient flow at a tight tolerance does not move them either (same "
+            "measure, small matrices)",
             source="[KMH21] Appendix F",
             value=float(arrays["flow_off"].max()),
             relation="<=",
@@ -73,8 +74,8 @@ def _natural_is_trivial(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="share-orthogonal",
-            statement="equal share from an orthogonal start has the test loss of EGD L = 1 from "
-            "there (relative difference, largest where no rank is lost)",
+            statement="equal-share NGD from an orthogonal start has the test loss of EGD L = 1 "
+            "from the same start (relative difference, largest over runs that lose no rank)",
             source="[KMH21] eq. 51 as corrected",
             value=float(orthogonal[~share[1]].max(initial=0.0)),
             relation="<=",
@@ -85,7 +86,7 @@ def _natural_is_trivial(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="share-singular",
             presets=FULL_SIZE,
-            statement="equal share from the small Gaussian start meets det β = 0 (share of runs)",
+            statement="equal-share NGD from a small Gaussian start meets det β = 0 (share of runs)",
             source="natgrad",
             value=float(share[0].mean()),
             relation=">=",
@@ -114,7 +115,7 @@ def _depth_completes(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="depth-3",
             presets=FULL_SIZE,
-            statement=f"EGD L = 3, N = {n}: test loss",
+            statement=f"N = {n}: EGD L = 3 completes the matrix (test loss)",
             source="[KMH21] Figure 5",
             relation="<=",
             bound=1e-3,
@@ -123,7 +124,8 @@ def _depth_completes(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="depth-2",
             presets=FULL_SIZE,
-            statement=f"EGD L = 2 from α = {config.scales[small]:g}, N = {n}: test loss",
+            statement=f"N = {n}: EGD L = 2 from α = {config.scales[small]:g} nearly completes it "
+            "(test loss)",
             source="[KMH21] Figure 5",
             relation="<=",
             bound=0.02,
@@ -132,7 +134,8 @@ def _depth_completes(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="below-nuclear",
             presets=FULL_SIZE,
-            statement=f"both are below the minimum nuclear norm, {nuclear:.2g} (larger ratio)",
+            statement=f"EGD L = 2 and 3 beat the minimum nuclear norm, {nuclear:.2g} (larger ratio "
+            "of test losses)",
             source="[KMH21] §2.2",
             value=float(max(np.median(l3), np.median(l2)) / nuclear),
             relation="<",
@@ -142,7 +145,7 @@ def _depth_completes(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="depth-1",
             presets=FULL_SIZE,
-            statement=f"EGD L = 1, N = {n}: test loss",
+            statement=f"N = {n}: EGD L = 1 does not complete the matrix (test loss)",
             source="[KMH21] Figure 5",
             relation=">=",
             bound=0.95,
@@ -151,7 +154,7 @@ def _depth_completes(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="rank-3",
             presets=FULL_SIZE,
-            statement=f"EGD L = 3, N = {most}: effective rank",
+            statement=f"N = {most}: EGD L = 3 finds the true rank (effective rank)",
             source="[KMH21] Figure 5",
             relation="within",
             bound=(4.0, 6.0),
@@ -160,7 +163,7 @@ def _depth_completes(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="rank-1",
             presets=FULL_SIZE,
-            statement=f"EGD L = 1, N = {most}: effective rank",
+            statement=f"N = {most}: EGD L = 1 has a high rank (effective rank)",
             source="[KMH21] Figure 5",
             relation=">=",
             bound=60.0,
@@ -169,8 +172,8 @@ def _depth_completes(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="few-entries",
             presets=FULL_SIZE,
-            statement=f"EGD L ≥ 3, N = {least}, is worse than predicting zero: test loss over that "
-            "of zero (least over depths)",
+            statement=f"N = {least}: EGD L ≥ 3 is worse than predicting zero (ratio of test "
+            "losses, smallest over depths)",
             source="natgrad; the paper is silent",
             relation=">",
             bound=1.0,
@@ -179,8 +182,9 @@ def _depth_completes(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="rank-known",
             presets=FULL_SIZE,
-            statement="β = UV of the true rank, N = "
-            f"{config.observed[_nearest(config.observed, 1500)]}: test loss over that of EGD L = 3",
+            statement="N = "
+            f"{config.observed[_nearest(config.observed, 1500)]}: β = UV of the true rank is worse "
+            "than EGD L = 3 (ratio of test losses)",
             source="natgrad; the baseline of [KMH21] §2.2",
             relation=">",
             bound=1.0,
@@ -198,7 +202,7 @@ def _nearest(values: Sequence[float], wanted: float) -> int:
     return int(np.argmin(np.abs(np.log(np.asarray(values)) - np.log(wanted))))
 
 
-def _initialisation(config: Fig5, arrays: Arrays) -> list[Claim]:
+def _initialization(config: Fig5, arrays: Arrays) -> list[Claim]:
     p, effect = rank_tests(config, arrays), start_effect(config, arrays)
     losses = np.log10(np.median(arrays["init_test"], axis=-1))  # start, N
     depths = np.array([depth for depth, _ in config.collapsed])
@@ -208,8 +212,8 @@ def _initialisation(config: Fig5, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="init-unpaired",
-            statement="the depth of the initial product has no effect that unpaired rank tests "
-            "resolve (least p over depths and N, times their number)",
+            statement="unpaired rank tests find no effect of the depth of the initial product "
+            "(smallest p over depths and N, times their number)",
             source="[KMH21] Figure 5 right",
             value=p["unpaired"],
             relation=">",
@@ -218,7 +222,7 @@ def _initialisation(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="init-paired",
-            statement="nor one that a test within problems resolves at L = 2 (p)",
+            statement="a paired test within problems finds no such effect at L = 2 (p)",
             source="[KMH21] Figure 5 right",
             value=p["L2"],
             relation=">",
@@ -228,8 +232,8 @@ def _initialisation(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="init-size",
-            statement="at L = 2 the deepest start changes the test loss by a factor near one "
-            "(geometric mean over N, median over problems)",
+            statement="at L = 2 the deepest start hardly changes the test loss (factor; geometric "
+            "mean over N, median over problems)",
             source="[KMH21] §5.2: “negligible”",
             value=effect[2],
             relation="within",
@@ -238,8 +242,8 @@ def _initialisation(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="init-negligible",
-            statement="it is small beside the effect of depth in training: decades of test loss "
-            "between starts over those between L = 2 and 3 (largest over N)",
+            statement="the effect of the start is small beside that of depth in training (decades "
+            "of test loss between starts over those between L = 2 and 3, largest over N)",
             source="[KMH21] §5.2",
             value=spread / float(between.max()),
             relation="<=",
@@ -257,7 +261,7 @@ def _natural_otherwise(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="grid-search",
             presets=FULL_SIZE,
-            statement="no setting of NGD beats EGD L = 1: least test loss over that of EGD L = 1",
+            statement="no setting of NGD beats EGD L = 1 (smallest ratio of test losses)",
             source="[KMH21] §4: “no setting where NGD would achieve non-trivial performance”",
             value=float(np.median(ratio, axis=-1).min()),
             relation=">=",
@@ -268,7 +272,8 @@ def _natural_otherwise(config: Fig5, arrays: Arrays) -> list[Claim]:
         Claim(
             id="grid-undamped",
             presets=FULL_SIZE,
-            statement="without damping no setting does",
+            statement="no setting of NGD without damping beats EGD L = 1 (smallest ratio of test "
+            "losses)",
             source="[KMH21] §4",
             value=float(np.median(ratio[..., undamped, :], axis=-1).min()),
             relation=">=",
@@ -279,7 +284,7 @@ def _natural_otherwise(config: Fig5, arrays: Arrays) -> list[Claim]:
             id="sample-fisher",
             presets=FULL_SIZE,
             statement="NGD with the Fisher of the observed entries, as §2.3 defines it, fails to "
-            f"generalise: test loss at L = 3, N = {most}",
+            f"generalize (test loss at L = 3, N = {most})",
             source="[KMH21] §2.3, §4",
             relation=">=",
             bound=0.9,
@@ -288,7 +293,7 @@ def _natural_otherwise(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="sample-converged",
-            statement="all its runs fit the observed entries (share)",
+            statement="all runs of NGD with the Fisher of the observed entries fit these (share)",
             source="natgrad",
             value=float(arrays["sample_converged"].mean()),
             relation=">=",
@@ -305,7 +310,7 @@ def _dynamics(config: Fig5, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="balanced",
-            statement="EGF conserves WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ (relative drift at rtol 1e-6, largest)",
+            statement="EGF conserves WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ (largest relative drift at rtol 1e-6)",
             source="Arora et al. 2018",
             value=float(arrays["dynamics_drift"].max()),
             relation="<=",
@@ -314,7 +319,8 @@ def _dynamics(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="balanced-natural",
-            statement="minimum-norm natural gradient flow conserves it too (relative drift)",
+            statement="minimum-norm natural gradient flow conserves WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ too "
+            "(relative drift)",
             source="natgrad",
             value=float(arrays["flow_drift"].max()),
             relation="<=",
@@ -341,9 +347,9 @@ def _speed(config: Fig5, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="speed",
-            statement="an autograd loop over all EGD cells takes so many times the seconds of the "
-            f"flows; its steps are those to the flows' times, its cost a step timed on {many} "
-            "cells",
+            statement="the flows are at least 30 times faster than an autograd loop over all EGD "
+            "cells (ratio of seconds; the loop steps to the same times, and its cost per step was "
+            f"measured on {many} cells)",
             source="natgrad",
             value=loop_over_flow(config, arrays),
             relation=">=",
@@ -352,8 +358,8 @@ def _speed(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="speed-checked",
-            statement="on the cells that were raced to the end both have the same test loss "
-            "(within a tenth, or both below 1e-4; share)",
+            statement="where the loop ran to the end, both have the same test loss (share of "
+            "cells; within a tenth, or both below 1e-4)",
             source="natgrad",
             value=float(np.mean(agree)),
             relation=">=",

@@ -1,4 +1,4 @@
-"""Numbers behind the claims of Figure 5: rank tests, effects of starts, the loop's cost."""
+"""Numbers behind the claims of Figure 5: rank tests, effect of the start, cost of the loop."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ from natgrad.lab.arrays import Arrays
 
 
 def rank_tests(config: Fig5, arrays: Arrays) -> dict[str, float]:
-    """Return p-values for an effect of the depth that the start was collapsed from.
+    """Return p-values for an effect of the depth of the initial product.
 
-    Unpaired tests compare conditions at each N (Kruskal and Wallis for three starts, Mann and
-    Whitney for two), the least p multiplied by their number. Paired ones compare them within
-    problems, by the mean over N of log test loss (Friedman; Wilcoxon for two).
+    Unpaired tests compare starts at each N (Kruskal–Wallis for three starts, Mann–Whitney for two);
+    their smallest p is multiplied by their number. Paired tests compare starts within problems, by
+    the mean over N of the log test loss (Friedman for three, Wilcoxon for two).
     """
     from scipy import stats
 
@@ -29,7 +29,7 @@ def rank_tests(config: Fig5, arrays: Arrays) -> dict[str, float]:
 
 
 def start_effect(config: Fig5, arrays: Arrays) -> dict[int, float]:
-    """Return the factor on the test loss from the shallowest to the deepest start, by depth."""
+    """Return, by depth, the factor by which the deepest start changes the test loss."""
     effect = {}
     for depth in (2, 3):
         mine = [k for k, pair in enumerate(config.collapsed) if pair[0] == depth]
@@ -39,11 +39,11 @@ def start_effect(config: Fig5, arrays: Arrays) -> dict[int, float]:
 
 
 def loop_over_flow(config: Fig5, arrays: Arrays) -> float:
-    """Return the time an autograd loop would take for the EGD cells, over that of the flows.
+    """Return the time of an autograd loop for the EGD cells, relative to that of the flows.
 
-    A loop that is stable takes at least t · radius / 1.8 steps to the time t at which a flow
-    ended, times the share of that which the raced loops took (flows end a little after the
-    training error is met). Seconds for a step and for a gradient of each depth are the raced ones.
+    A stable loop takes about t · radius / 1.8 steps to the time t at which a flow ended. Flows end
+    slightly after the training error is met, so this is multiplied by the share of these steps that
+    the raced loops took. Seconds per step and per gradient at each depth come from the race.
     """
     depths = np.array([depth for depth, _, _ in config.race])
     taken = float((arrays["race_steps"] / arrays["race_expected_steps"]).min())

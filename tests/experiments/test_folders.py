@@ -36,6 +36,11 @@ def test_a_figure_is_imported_alone_and_without_torch() -> None:
     assert not modules & set(HEAVY)
 
 
+def test_names_are_known_without_importing_a_figure() -> None:
+    modules = imported("from natgrad.lab.registry import names; assert 'kmh21/fig4' in names()")
+    assert not figures_in(modules)
+
+
 def test_all_configs_are_imported_without_torch() -> None:
     modules = imported("from natgrad.lab.registry import experiments; experiments()")
     assert figures_in(modules) == set(FIGURES)

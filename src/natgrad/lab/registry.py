@@ -54,9 +54,19 @@ def register(experiment: Experiment[Any]) -> Experiment[Any]:
     return experiment
 
 
+def names() -> list[str]:
+    """Return the names of all experiments, sorted, without importing any.
+
+    Example:
+        >>> names() == sorted(names())
+        True
+    """
+    return sorted(_EXPERIMENTS)
+
+
 def experiments() -> list[Experiment[Any]]:
     """Return all experiments, by name."""
-    return [_EXPERIMENTS[name] for name in sorted(_EXPERIMENTS)]
+    return [_EXPERIMENTS[name] for name in names()]
 
 
 def experiment(name: str) -> Experiment[Any]:

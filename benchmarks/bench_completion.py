@@ -14,8 +14,8 @@ from harness import Row, exponent, report
 import natgrad as ng
 from natgrad.data.completion import low_rank
 from natgrad.experiments.complete import complete
-from natgrad.experiments.kmh21.fig5_cells import EuclideanConfig, Task
-from natgrad.experiments.kmh21.fig5_further_cells import RaceConfig, race
+from natgrad.experiments.kmh21._completion.cells import EuclideanConfig, Task
+from natgrad.experiments.kmh21.fig5._further import RaceConfig, race
 from natgrad.flows import Status
 from natgrad.flows._methods.completion import completion_flow
 

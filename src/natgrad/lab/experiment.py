@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
-from natgrad.lab.arrays import Arrays
-from natgrad.lab.cell import Cell, Result
-from natgrad.lab.claim import Claim
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a list of figures must not wait for torch, numpy and matplotlib
     from matplotlib.figure import Figure
+
+    from natgrad.lab.arrays import Arrays
+    from natgrad.lab.cell import Cell, Result
+    from natgrad.lab.claim import Claim
 
 Preset = Literal["smoke", "quick", "paper"]
 PRESETS: tuple[Preset, ...] = ("smoke", "quick", "paper")
@@ -20,17 +21,17 @@ C = TypeVar("C")
 class Sweep(Protocol):
     """Run cells, wherever that may be, and return their results in order."""
 
-    def __call__(self, cells: Sequence[Cell], title: str = "") -> list[Result]:
-        """Return one result a cell, stored ones reused; raise `CellsFailedError` if one failed."""
+    def __call__(self, cells: "Sequence[Cell]", title: str = "") -> "list[Result]":
+        """Return one result per cell, stored ones reused; raise `CellsFailedError` if any fails."""
         ...
 
 
-def in_this_process(cells: Sequence[Cell], title: str = "") -> list[Result]:
+def in_this_process(cells: "Sequence[Cell]", title: str = "") -> "list[Result]":
     """Return the results of cells run here, one after the other, storing nothing: a `Sweep`."""
     return [cell.run() for cell in cells]
 
 
-def no_departures(config: Any, arrays: Arrays) -> Sequence[str]:
+def no_departures(config: Any, arrays: "Arrays") -> Sequence[str]:
     """Return nothing: the figure chooses nothing that the paper leaves open."""
     return ()
 
@@ -58,12 +59,36 @@ class Experiment(Generic[C]):
     source: str
     presets: Mapping[Preset, C]
     minutes: Mapping[Preset, float]
-    compute: Callable[[C, Sweep], Arrays]
-    claims: Callable[[C, Arrays], Sequence[Claim]]
-    draw: Callable[[C, Arrays], "Figure"]
-    departures: Callable[[C, Arrays], Sequence[str]] = no_departures
+    compute: Callable[[C, Sweep], "Arrays"]
+    claims: Callable[[C, "Arrays"], "Sequence[Claim]"]
+    draw: Callable[[C, "Arrays"], "Figure"]
+    departures: Callable[[C, "Arrays"], Sequence[str]] = no_departures
 
     @property
     def folder(self) -> str:
         """Return the name of its folder below the output folder: "kmh21-fig4"."""
         return self.name.replace("/", "-")
+
+
+def from_folder(package: str) -> dict[str, Any]:
+    """Return `compute`, `claims`, `departures` and `draw` of a figure that has its own folder.
+
+    They are `cells.compute`, `claims.claims`, `claims.departures` and `draw.draw` of the package.
+    Each module is imported when its function is first called, so that a config costs nothing.
+
+    Args:
+        package: The figure's package; `__package__` in its `config.py`.
+    """
+    return {
+        "compute": _imported_later(f"{package}.cells", "compute"),
+        "claims": _imported_later(f"{package}.claims", "claims"),
+        "departures": _imported_later(f"{package}.claims", "departures"),
+        "draw": _imported_later(f"{package}.draw", "draw"),
+    }
+
+
+def _imported_later(module: str, name: str) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments)
+
+    return call

@@ -1,18 +1,55 @@
 """The experiments that the command line knows."""
 
 import difflib
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
 from typing import Any
 
-from natgrad._checks import instance
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import Experiment
 
-_EXPERIMENTS: dict[str, Experiment[Any]] = {}
+_TABLE = "natgrad.experiments"
+"""Module whose `FIGURES` gives the module of each figure. Named here, imported on demand."""
+
+
+class _Experiments(MutableMapping[str, Experiment[Any]]):
+    """Experiments by name. A figure of the table is imported when it is asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Experiment[Any]] = {}
+
+    def __getitem__(self, name: str) -> Experiment[Any]:
+        if name not in self._known:
+            self._known[name] = import_module(_figures()[name]).EXPERIMENT
+        return self._known[name]
+
+    def __setitem__(self, name: str, experiment: Experiment[Any]) -> None:
+        self._known[name] = experiment
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __contains__(self, name: object) -> bool:  # without importing the figure
+        return name in self._known or name in _figures()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**_figures(), **self._known})
+
+    def __len__(self) -> int:
+        return len({**_figures(), **self._known})
+
+
+def _figures() -> Mapping[str, str]:
+    figures: Mapping[str, str] = import_module(_TABLE).FIGURES
+    return figures
+
+
+_EXPERIMENTS: MutableMapping[str, Experiment[Any]] = _Experiments()
 
 
 def register(experiment: Experiment[Any]) -> Experiment[Any]:
     """Make an experiment known under its name, and return it."""
-    instance(experiment, "an experiment", Experiment)
+    _require(experiment, "an experiment", Experiment)
     _EXPERIMENTS[experiment.name] = experiment
     return experiment
 
@@ -29,18 +66,25 @@ def names() -> list[str]:
 
 def experiments() -> list[Experiment[Any]]:
     """Return all experiments, by name."""
-    return [_EXPERIMENTS[name] for name in sorted(_EXPERIMENTS)]
+    return [_EXPERIMENTS[name] for name in names()]
 
 
 def experiment(name: str) -> Experiment[Any]:
-    """Return the experiment of a name.
+    """Return the experiment of a name; no other figure is imported.
 
     Raises:
         InvalidInputError: If there is none; the message offers the nearest.
     """
-    instance(name, "the name of a figure", str)
+    _require(name, "the name of a figure", str)
     if name in _EXPERIMENTS:
         return _EXPERIMENTS[name]
     near = difflib.get_close_matches(name, _EXPERIMENTS, n=1, cutoff=0.4)
     hint = f"Did you mean {near[0]}?" if near else "`natgrad list` shows them all."
     raise InvalidInputError(f"there is no figure {name!r}. {hint}")
+
+
+def _require(value: Any, name: str, kind: type) -> None:
+    if not isinstance(value, kind):
+        from natgrad._checks import instance  # imports torch, which the way without errors spares
+
+        instance(value, name, kind)

@@ -1,4 +1,4 @@
-"""Training in turn: steps against updates by hand, what is recorded, and networks that diverge."""
+"""Contests: steps against updates by hand, what is recorded, and networks that diverge."""
 
 import math
 import time
@@ -9,9 +9,9 @@ import torch
 from torch.nn import Linear
 
 from natgrad.errors import NonFiniteError
-from natgrad.experiments.blh18.contest import Contestant, first_order, natural, run
-from natgrad.experiments.blh18.problems import linear_network, powered_factors
-from natgrad.experiments.blh18.tuning import Grid, Updates, best, gradients, grid
+from natgrad.experiments.blh18._contest import Contestant, best_rate, first_order, natural, run
+from natgrad.experiments.blh18._linear.problems import linear_network, powered_factors
+from natgrad.experiments.blh18._linear.tuning import Grid, Updates, gradients, grid
 from natgrad.optim import NGD
 from tests.experiments.blh18.test_problems import problem
 
@@ -67,16 +67,16 @@ def test_gradients_are_those_of_autograd() -> None:
         assert torch.allclose(mine, theirs, atol=1e-5)
 
 
-def test_tuning_is_judged_on_validation_data_by_the_same_training() -> None:
+def test_tuning_uses_validation_data_and_the_same_training() -> None:
     given = problem(examples=200, tests=10, noise=1e-6)
     found = grid(Grid(given, "momentum", 20, (0.01, 0.02, 50.0), 2))["validation"]
     assert found[1] < found[0]
     assert math.isinf(found[2])
-    assert best(found[None]) == 1
+    assert best_rate(found[None]) == 1
 
 
 def test_the_best_rate_is_good_on_every_problem() -> None:
-    assert best(np.array([[0.1, 0.2, 0.01], [0.1, 0.2, math.inf]])) == 0
+    assert best_rate(np.array([[0.1, 0.2, 0.01], [0.1, 0.2, math.inf]])) == 0
 
 
 def entry(model, step, **changes):
@@ -96,7 +96,7 @@ def test_a_contest_records_examples_errors_and_seconds() -> None:
     assert (np.diff(found["seconds"][1]) > 0).all()
 
 
-def test_a_contest_is_the_same_each_time_but_for_its_seconds() -> None:
+def test_a_contest_repeats_bit_for_bit_except_for_seconds() -> None:
     def once():
         model = linear_network(start())
         return run([entry(model, natural(model, NGD.published))], data(), data(), seed=5)["test"]
@@ -104,7 +104,7 @@ def test_a_contest_is_the_same_each_time_but_for_its_seconds() -> None:
     assert (once() == once()).all()
 
 
-def test_evaluation_is_the_mean_square_of_an_output() -> None:
+def test_evaluation_is_the_mean_squared_error_per_output() -> None:
     model = Linear(6, 5)
     x, y = data()
     error = entry(model, first_order(model, "SGD", 0.1)).evaluate((x, y))
@@ -112,7 +112,7 @@ def test_evaluation_is_the_mean_square_of_an_output() -> None:
     assert model.training
 
 
-def test_a_network_that_diverges_stays_and_its_error_is_infinite() -> None:
+def test_a_diverged_network_is_not_trained_and_its_error_is_infinite() -> None:
     model = linear_network(start())
     found = run([entry(model, first_order(model, "SGD", 1e4))], data(), data(), seed=0)
     assert math.isinf(found["test"][0, -1])
@@ -132,7 +132,7 @@ def test_a_refused_step_ends_the_training_of_one_contestant() -> None:
     assert found[1, -1] < found[1, 0]
 
 
-def test_with_threads_of_its_own_the_clock_is_the_one_on_the_wall() -> None:
+def test_with_its_own_threads_a_contestant_is_timed_by_the_wall_clock() -> None:
     before, seen = torch.get_num_threads(), []
 
     def nap(x, y):

@@ -1,4 +1,4 @@
-"""Figure 1D: network, images, questions about curves, and the figure whole, on small digits."""
+"""Figure 1D: network, images, questions about curves, and the whole figure on small digits."""
 
 import dataclasses
 import math
@@ -9,8 +9,8 @@ import torch
 
 from natgrad.data import mnist
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.blh18 import fig1d
-from natgrad.experiments.blh18.autoencoder_cells import (
+from natgrad.experiments.blh18.fig1d import cells
+from natgrad.experiments.blh18.fig1d._autoencoder import (
     DEFAULT,
     Entry,
     Race,
@@ -23,7 +23,8 @@ from natgrad.experiments.blh18.autoencoder_cells import (
     trial,
     widths,
 )
-from natgrad.experiments.blh18.fig1d_claims import Curves
+from natgrad.experiments.blh18.fig1d.claims import Curves
+from natgrad.experiments.blh18.fig1d.config import EXPERIMENT
 from natgrad.lab import figures
 from natgrad.lab.arrays import Arrays
 
@@ -34,13 +35,13 @@ def sweep(cells, title=""):
 
 @pytest.fixture(scope="module")
 def found():
-    config = fig1d.EXPERIMENT.presets["smoke"]
-    return config, fig1d.compute(config, sweep)
+    config = EXPERIMENT.presets["smoke"]
+    return config, EXPERIMENT.compute(config, sweep)
 
 
 def test_every_claim_is_as_expected(found) -> None:
     config, arrays = found
-    claims = fig1d.claims(config, arrays)
+    claims = EXPERIMENT.claims(config, arrays)
     assert any(claim.holds("smoke") is not None for claim in claims)
     for claim in claims:
         assert claim.as_expected("smoke"), claim.id
@@ -55,12 +56,12 @@ def test_all_methods_start_from_the_same_weights(found) -> None:
 def test_it_draws_and_says_that_digits_are_small(found) -> None:
     config, arrays = found
     with figures.style():
-        assert figures.render(fig1d.draw(config, arrays))
-    assert any("8×8" in sentence for sentence in fig1d.departures(config, arrays))
+        assert figures.render(EXPERIMENT.draw(config, arrays))
+    assert any("8×8" in sentence for sentence in EXPERIMENT.departures(config, arrays))
 
 
 def test_the_network_is_the_papers() -> None:
-    sizes = widths(fig1d.EXPERIMENT.presets["paper"].hidden, 784)
+    sizes = widths(EXPERIMENT.presets["paper"].hidden, 784)
     assert sizes == (784, 400, 200, 100, 50, 100, 200, 400, 784)
     model = autoencoder((6, 4, 3, 6), "uniform", 0)
     x = torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
@@ -75,20 +76,20 @@ def test_initial_weights_have_their_variance(start, variance: float) -> None:
     assert float(weight.var().detach()) == pytest.approx(variance, rel=0.05)
 
 
-def test_training_and_test_images_are_apart() -> None:
+def test_training_and_test_images_do_not_overlap() -> None:
     train, test = images("digits")
     assert (len(train), len(test)) == (1500, 297)
     assert (float(train.min()), float(train.max())) == (0, 1)
 
 
-def test_a_trial_does_not_see_what_it_is_judged_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_does_not_see_its_validation_images(monkeypatch: pytest.MonkeyPatch) -> None:
     given = Trial("digits", 600, (200,), "Adam", 50, 1e-3, 1, 0)
     before = float(trial(given)["validation"])
     train, test = images("digits")
     changed = train.clone()
     changed[100:600] = 0.0  # all but the sixth that is held out
     monkeypatch.setattr(
-        "natgrad.experiments.blh18.autoencoder_cells.images", lambda source: (changed, test)
+        "natgrad.experiments.blh18.fig1d._autoencoder.images", lambda source: (changed, test)
     )
     assert float(trial(given)["validation"]) > before
 
@@ -98,8 +99,8 @@ def test_without_mnist_either_means_digits(monkeypatch: pytest.MonkeyPatch) -> N
         raise mnist.MnistUnavailableError("no network")
 
     monkeypatch.setattr(mnist, "load", missing)
-    assert fig1d.available("either") == "digits"
-    assert fig1d.available("MNIST") == "MNIST"
+    assert cells.available("either") == "digits"
+    assert cells.available("MNIST") == "MNIST"
 
 
 def test_times_until_the_mark_by_hand() -> None:
@@ -118,10 +119,10 @@ def test_times_until_the_mark_by_hand() -> None:
     assert np.isinf(never_there(arrays).seconds(DEFAULT)).all()
 
 
-def test_leads_are_those_of_the_worst_seed_and_of_their_own_race() -> None:
-    config = fig1d.EXPERIMENT.presets["smoke"]
+def test_ratios_are_those_of_the_worst_seed_and_of_their_own_race() -> None:
+    config = EXPERIMENT.presets["smoke"]
     arrays = by_hand(published=(2.0, 5.0), wall=(3.0, 9.0))
-    claims = {claim.id: claim for claim in fig1d.claims(config, arrays)}
+    claims = {claim.id: claim for claim in EXPERIMENT.claims(config, arrays)}
     assert claims["published-core"].value == 30 / 5.0
     assert claims["published"].value == 30 / 9.0
     assert claims["examples"].value == 3
@@ -132,9 +133,9 @@ def by_hand(published, wall) -> Arrays:
     """Return curves of two seeds that all meet the mark at their first point."""
     arrays = Arrays(first_order=["SGD"])
     for prefix, methods, spent in (
-        ("", fig1d.METHODS, published),
-        ("glorot_", fig1d.GLOROT, published),
-        ("wall_", fig1d.WALL, wall),
+        ("", cells.METHODS, published),
+        ("glorot_", cells.GLOROT, published),
+        ("wall_", cells.WALL, wall),
     ):
         arrays.coordinates[f"{prefix}method"] = list(methods)
         axes = (f"{prefix}seed", f"{prefix}method", f"{prefix}point")
@@ -148,9 +149,11 @@ def by_hand(published, wall) -> Arrays:
     return arrays
 
 
-def test_a_race_on_all_cores_is_the_race_by_another_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race_on_all_cores_is_the_same_race_with_another_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = torch.get_num_threads()
-    monkeypatch.setattr("natgrad.experiments.blh18.autoencoder_cells.cores", lambda: before)
+    monkeypatch.setattr("natgrad.experiments.blh18.fig1d._autoencoder.cores", lambda: before)
     entries = (Entry("SGD", 20, 0.01, 1), Entry(DEFAULT, 50, 1.0, 1))
     given = Race("digits", 200, (100,), "uniform", entries, every=100, seed=0)
     found = race_on_all_cores(WallRace(given, trial=100))
@@ -170,4 +173,4 @@ def never_there(arrays: Arrays) -> Curves:
 
 def test_grids_of_different_sizes_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="same number of rates"):
-        dataclasses.replace(fig1d.EXPERIMENT.presets["smoke"], adam_rates=(0.1,))
+        dataclasses.replace(EXPERIMENT.presets["smoke"], adam_rates=(0.1,))

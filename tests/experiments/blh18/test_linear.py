@@ -1,4 +1,4 @@
-"""Figures 1A–C: questions about curves on curves by hand, rates of decay, the figures whole."""
+"""Figures 1A to 1C: questions about curves made by hand, rates of decay, the whole figures."""
 
 import dataclasses
 import math
@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.blh18 import fig1a, fig1b, fig1c
-from natgrad.experiments.blh18.linear import METHODS, DeepLinear
-from natgrad.experiments.blh18.linear_cells import BEST, PUBLISHED, Decay, decay
-from natgrad.experiments.blh18.linear_claims import Curves, arrives, slopes
+from natgrad.experiments.blh18._linear.cells import METHODS
+from natgrad.experiments.blh18._linear.claims import Curves, arrives, slopes
+from natgrad.experiments.blh18._linear.config import DeepLinear
+from natgrad.experiments.blh18._linear.race import BEST, PUBLISHED, Decay, decay
+from natgrad.experiments.blh18.fig1a import config as fig1a
+from natgrad.experiments.blh18.fig1b import config as fig1b
+from natgrad.experiments.blh18.fig1c import config as fig1c
 from natgrad.lab import figures
 from natgrad.lab.arrays import Arrays
 

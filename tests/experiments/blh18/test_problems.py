@@ -1,10 +1,9 @@
-"""The problems of Figures 1A–C: sizes, noise floor, start, and the layers that pull."""
+"""Problems of Figures 1A to 1C: sizes, noise floor, start, and contributing layers."""
 
 import pytest
 import torch
 
-from natgrad.experiments.blh18 import fig1a, fig1b, fig1c
-from natgrad.experiments.blh18.problems import (
+from natgrad.experiments.blh18._linear.problems import (
     Problem,
     linear_network,
     make,
@@ -12,6 +11,9 @@ from natgrad.experiments.blh18.problems import (
     shares,
     whole,
 )
+from natgrad.experiments.blh18.fig1a import config as fig1a
+from natgrad.experiments.blh18.fig1b import config as fig1b
+from natgrad.experiments.blh18.fig1c import config as fig1c
 
 
 def problem(**changes):
@@ -57,8 +59,10 @@ def test_the_network_is_the_product_of_its_factors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("figure", "depth", "pulling"), [(fig1a, 16, 16), (fig1b, 16, 16), (fig1c, 12, 1)]
+    ("figure", "depth", "contributing"), [(fig1a, 16, 16), (fig1b, 16, 16), (fig1c, 12, 1)]
 )
-def test_how_many_layers_pull_in_the_papers_networks(figure, depth: int, pulling: int) -> None:
+def test_how_many_layers_contribute_in_the_papers_networks(
+    figure, depth: int, contributing: int
+) -> None:
     widths = figure.EXPERIMENT.presets["paper"].widths
-    assert (len(widths) - 1, shares(widths)) == (depth, pulling)
+    assert (len(widths) - 1, shares(widths)) == (depth, contributing)

@@ -1,10 +1,9 @@
-"""Figure 1: paths against algebra, and the figure whole."""
+"""Figure 1: paths against closed forms, and the whole figure."""
 
 import numpy as np
 import pytest
 
-from natgrad.experiments.kmh21 import fig1
-from natgrad.experiments.kmh21.fig1_cells import (
+from natgrad.experiments.kmh21.fig1.cells import (
     INPUT,
     TARGET,
     Path,
@@ -12,6 +11,7 @@ from natgrad.experiments.kmh21.fig1_cells import (
     natural_optimum,
     path,
 )
+from natgrad.experiments.kmh21.fig1.config import EXPERIMENT
 from natgrad.lab import figures
 
 
@@ -21,13 +21,13 @@ def sweep(cells, title=""):
 
 @pytest.fixture(scope="module")
 def found():
-    config = fig1.EXPERIMENT.presets["smoke"]
-    return config, fig1.compute(config, sweep)
+    config = EXPERIMENT.presets["smoke"]
+    return config, EXPERIMENT.compute(config, sweep)
 
 
 def test_every_claim_is_as_expected(found) -> None:
     config, arrays = found
-    for claim in fig1.claims(config, arrays):
+    for claim in EXPERIMENT.claims(config, arrays):
         assert claim.holds("smoke") is claim.expected, claim.id
 
 
@@ -49,5 +49,5 @@ def test_the_drawn_layer_gives_the_image() -> None:
 
 def test_it_is_drawn(found) -> None:
     with figures.style():
-        figure = fig1.draw(*found)
+        figure = EXPERIMENT.draw(*found)
     assert len(figure.axes) == 3

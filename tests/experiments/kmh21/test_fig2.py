@@ -1,4 +1,4 @@
-"""Figure 2: limits in the plane against exhaustive search, and the figure whole."""
+"""Figure 2: limits in the plane against exhaustive search, and the whole figure."""
 
 import math
 
@@ -8,8 +8,8 @@ import torch
 
 from natgrad.data.separable import planar
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.kmh21 import fig2
-from natgrad.experiments.kmh21.fig2_cells import Flow, Limits, flow, limits, quasi_norm_optimum
+from natgrad.experiments.kmh21.fig2.cells import Flow, Limits, flow, limits, quasi_norm_optimum
+from natgrad.experiments.kmh21.fig2.config import EXPERIMENT, Fig2
 from natgrad.lab import figures
 
 
@@ -19,13 +19,13 @@ def sweep(cells, title=""):
 
 @pytest.fixture(scope="module")
 def found():
-    config = fig2.EXPERIMENT.presets["smoke"]
-    return config, fig2.compute(config, sweep)
+    config = EXPERIMENT.presets["smoke"]
+    return config, EXPERIMENT.compute(config, sweep)
 
 
 def test_every_claim_is_as_expected(found) -> None:
     config, arrays = found
-    for claim in fig2.claims(config, arrays):
+    for claim in EXPERIMENT.claims(config, arrays):
         assert claim.holds("smoke") is claim.expected, claim.id
 
 
@@ -55,18 +55,18 @@ def test_limits_are_those_of_the_enumeration() -> None:
     assert np.allclose(one, exact, rtol=1e-8)
 
 
-def test_natural_flow_does_not_see_the_initial_scale() -> None:
+def test_natural_flow_does_not_depend_on_the_initial_scale() -> None:
     small, large = (flow(Flow(40, "NGD", 3, s, (-1.0, 2.0), 4))["beta"] for s in (0.1, 1.0))
     assert np.allclose(small, large, rtol=1e-5)
 
 
 def test_depths_without_claims_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="must contain 1, 2 and 4"):
-        fig2.Fig2(depths=(1, 2))
+        Fig2(depths=(1, 2))
 
 
 def test_it_is_drawn_and_explained(found) -> None:
     with figures.style():
-        figure = fig2.draw(*found)
+        figure = EXPERIMENT.draw(*found)
     assert len(figure.axes) == 6
-    assert any("log log" in sentence for sentence in fig2.departures(*found))
+    assert any("log log" in sentence for sentence in EXPERIMENT.departures(*found))

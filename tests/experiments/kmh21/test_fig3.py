@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.kmh21.fig3 import EXPERIMENT, Fig3
-from natgrad.experiments.kmh21.fig3_cells import ResponseConfig, responses
-from natgrad.experiments.kmh21.fig3_responses import off_cross, off_entry
+from natgrad.experiments.kmh21.fig3.cells import ResponseConfig, responses
+from natgrad.experiments.kmh21.fig3.claims import off_cross, off_entry
+from natgrad.experiments.kmh21.fig3.config import EXPERIMENT, Fig3
 
 
 def sweep(cells, title=""):

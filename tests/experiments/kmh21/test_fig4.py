@@ -1,14 +1,13 @@
-"""Figure 4 whole, at the smallest size."""
+"""The whole Figure 4, at the smallest size."""
 
 import numpy as np
 import pytest
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.kmh21 import fig4
-from natgrad.experiments.kmh21.fig4_claims import claims
-from natgrad.experiments.kmh21.fig4_departures import departures
-from natgrad.experiments.kmh21.fig4_explanations import _known_mean, lead_left, loop_seconds
-from natgrad.experiments.kmh21.separable_curves import Table, grid
+from natgrad.experiments.kmh21._separable.curves import Table, grid
+from natgrad.experiments.kmh21.fig4.claims import claims, departures
+from natgrad.experiments.kmh21.fig4.claims._explanations import _known_mean, lead_left, loop_seconds
+from natgrad.experiments.kmh21.fig4.config import EXPERIMENT, Fig4
 from natgrad.lab import figures
 from natgrad.lab.arrays import Arrays
 
@@ -19,8 +18,8 @@ def sweep(cells, title=""):
 
 @pytest.fixture(scope="module")
 def found():
-    config = fig4.EXPERIMENT.presets["smoke"]
-    return config, fig4.compute(config, sweep)
+    config = EXPERIMENT.presets["smoke"]
+    return config, EXPERIMENT.compute(config, sweep)
 
 
 def test_claims_are_as_expected_at_the_smallest_size(found) -> None:
@@ -50,7 +49,7 @@ def test_what_the_paper_overstates_is_kept_and_refuted(found) -> None:
     }
 
 
-def test_the_point_at_few_data_is_that_of_the_longer_flow(found) -> None:
+def test_the_point_at_few_samples_comes_from_the_longer_flow(found) -> None:
     config, arrays = found
     at = config.observations.index(config.few)
     now = arrays.coordinates["late_time"].index(config.until)
@@ -78,7 +77,7 @@ def test_it_is_drawn_from_saved_arrays(found, tmp_path) -> None:
     config, arrays = found
     arrays.save(tmp_path / "a.safetensors")
     with figures.style():
-        figure = fig4.draw(config, Arrays.load(tmp_path / "a.safetensors"))
+        figure = EXPERIMENT.draw(config, Arrays.load(tmp_path / "a.safetensors"))
     letters = [axes.get_title(loc="left")[:1] for axes in figure.axes]
     assert [mark for mark in letters if mark] == list("ABCDEFGHIJ")
 
@@ -100,7 +99,7 @@ def test_it_is_drawn_from_saved_arrays(found, tmp_path) -> None:
 )
 def test_sizes_that_leave_a_claim_empty_are_refused(change, words) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        fig4.Fig4(**change)
+        Fig4(**change)
 
 
 def test_the_table_finds_rows_by_name() -> None:
@@ -113,12 +112,12 @@ def test_the_table_finds_rows_by_name() -> None:
     assert table.best_gap("NGD", ["EGD L=1"], 0).mean() == pytest.approx(0.05)
 
 
-def test_means_of_what_is_known() -> None:
+def test_means_leave_out_nans() -> None:
     values = np.array([[[1.0, np.nan, np.nan]], [[3.0, 4.0, np.nan]]])
     assert _known_mean(values).tolist() == [2.0, 4.0]
 
 
-def test_random_starts_are_tried_at_every_scale_and_number_of_data(found) -> None:
+def test_random_starts_are_tried_at_every_scale_and_number_of_samples(found) -> None:
     config, arrays = found
     scales, many = config.gaussian_scales, config.observations
     assert arrays["gaussian"].shape == (len(scales), len(many), config.slow_seeds, 3)

@@ -6,10 +6,14 @@ import torch
 
 from natgrad import MatrixProduct
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.kmh21 import fig5_cells as cells
-from natgrad.experiments.kmh21 import fig5_further_cells as further
-from natgrad.experiments.kmh21.fig5 import EXPERIMENT, Fig5
-from natgrad.experiments.kmh21.fig5_statistics import loop_over_flow, rank_tests, start_effect
+from natgrad.experiments.kmh21._completion import cells
+from natgrad.experiments.kmh21.fig5 import _further as further
+from natgrad.experiments.kmh21.fig5.claims._statistics import (
+    loop_over_flow,
+    rank_tests,
+    start_effect,
+)
+from natgrad.experiments.kmh21.fig5.config import EXPERIMENT, Fig5
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import canonical
 
@@ -68,7 +72,7 @@ def test_cells_of_all_presets_have_one_text_each():
         assert len(texts) - len(set(texts)) <= len(preset.race)
 
 
-def test_depth_beats_depth_one_and_nothing_random_leaks_in():
+def test_depth_beats_depth_one_and_runs_repeat_bit_for_bit():
     config = cells.EuclideanConfig(task=TASK, depth=3, scale=1e-3)
     torch.manual_seed(5)
     first, again = cells.euclidean(config), cells.euclidean(config)
@@ -145,7 +149,7 @@ def test_effective_rank_of_random_products_falls():
     assert ranks[0] > ranks[1] > ranks[2] > 1
 
 
-def test_the_race_compares_equals():
+def test_the_race_compares_equal_results():
     cell = cells.EuclideanConfig(task=TASK, depth=2, scale=1e-3)
     found = further.race(further.RaceConfig(cell=cell))
     assert bool(found["agree"])
@@ -160,7 +164,7 @@ def test_speed_is_loop_over_flow():
     for name, value in {
         "race_steps": [100.0, 200.0],
         "race_expected_steps": [100.0, 200.0],
-        "race_loop_seconds": [1.0, 4.0],  # 10 and 20 ms a step
+        "race_loop_seconds": [1.0, 4.0],  # 10 and 20 ms per step
         "race_flow_seconds": [0.1, 0.3],
         "race_evaluations": [50.0, 100.0],  # 2 and 3 ms a gradient
         "egd_time": [3.6, 9.0],
@@ -189,7 +193,7 @@ def test_rank_tests_see_an_effect_and_its_absence():
     assert none["unpaired"] == pytest.approx(1.0, abs=0.9)
 
 
-def test_effect_of_starts_is_the_factor_between_the_outermost():
+def test_effect_of_starts_is_the_factor_between_shallowest_and_deepest():
     arrays = Arrays()
     losses = np.exp(np.random.default_rng(1).standard_normal((1, 3, 7)))
     factors = np.array([1.0, 5.0, 1.5, 1.0, 0.25])[:, None, None]

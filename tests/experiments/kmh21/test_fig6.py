@@ -1,10 +1,10 @@
-"""Figure 6 whole, at the smallest size."""
+"""The whole Figure 6, at the smallest size."""
 
 import numpy as np
 import pytest
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.kmh21 import fig6
+from natgrad.experiments.kmh21.fig6.config import EXPERIMENT, Fig6
 from natgrad.lab import figures
 
 
@@ -14,12 +14,12 @@ def sweep(cells, title=""):
 
 @pytest.fixture(scope="module")
 def found():
-    config = fig6.EXPERIMENT.presets["smoke"]
-    return config, fig6.compute(config, sweep)
+    config = EXPERIMENT.presets["smoke"]
+    return config, EXPERIMENT.compute(config, sweep)
 
 
 def test_claims_are_as_expected_at_the_smallest_size(found) -> None:
-    made = fig6.claims(*found)
+    made = EXPERIMENT.claims(*found)
     assert len({claim.id for claim in made}) == len(made)
     judged = [claim for claim in made if claim.holds("smoke") is not None]
     assert len(judged) >= 4
@@ -29,11 +29,11 @@ def test_claims_are_as_expected_at_the_smallest_size(found) -> None:
 
 def test_it_is_drawn_and_explained(found) -> None:
     with figures.style():
-        figure = fig6.draw(*found)
+        figure = EXPERIMENT.draw(*found)
     assert len(figure.axes) == 6
     letters = [axes.get_title(loc="left")[:1] for axes in figure.axes]
     assert [mark for mark in letters if mark] == list("ABCD")
-    assert "5-layer" in " ".join(fig6.departures(*found))
+    assert "5-layer" in " ".join(EXPERIMENT.departures(*found))
 
 
 def test_one_bad_data_set_is_enough_to_break_a_claim(found) -> None:
@@ -41,7 +41,7 @@ def test_one_bad_data_set_is_enough_to_break_a_claim(found) -> None:
     whole = arrays["gaussian"].copy()
     try:
         arrays["gaussian"][-1, config.observations.index(config.many), -1] = 1.0
-        (claim,) = [c for c in fig6.claims(config, arrays) if c.id == "gaussian-depth-5"]
+        (claim,) = [c for c in EXPERIMENT.claims(config, arrays) if c.id == "gaussian-depth-5"]
         assert not claim.satisfied
     finally:
         arrays["gaussian"][...] = whole
@@ -61,4 +61,4 @@ def test_one_bad_data_set_is_enough_to_break_a_claim(found) -> None:
 )
 def test_sizes_that_leave_a_claim_empty_are_refused(change, words) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        fig6.Fig6(**change)
+        Fig6(**change)

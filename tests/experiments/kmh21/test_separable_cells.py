@@ -7,8 +7,8 @@ import torch
 from natgrad.data.separable import sparse_gaussian
 from natgrad.diagnostics import cosine
 from natgrad.directions import GaussianInputs, natural
-from natgrad.experiments.kmh21 import separable_cells as cells
-from natgrad.experiments.kmh21 import separable_variants as variants
+from natgrad.experiments.kmh21._separable import cells
+from natgrad.experiments.kmh21.fig4 import _variants as variants
 from natgrad.flows import descend, integrate
 from natgrad.flows._methods.dual_layers import Layers
 from natgrad.likelihoods import Bernoulli
@@ -46,7 +46,7 @@ def test_gradient_flow_is_the_loop_in_small_steps(depth: int) -> None:
     assert float(loops[0]["distance"]) < 0.5 * rough
 
 
-def test_flows_are_looked_at_when_asked() -> None:
+def test_flows_are_recorded_at_the_given_times() -> None:
     whole = cells.euclidean_flow(cells.Euclidean(WIDE, 2, 0.1, (1.0, 10.0, 100.0)))
     short = cells.euclidean_flow(cells.Euclidean(WIDE, 2, 0.1, (1.0, 10.0)))
     assert whole["accuracy"].shape == (3,)
@@ -104,7 +104,7 @@ def test_where_the_vertex_is_not_yet_the_flow_the_flow_is_followed() -> None:
     assert float(found["residual"]) < 1e-8
 
 
-def test_the_lean_population_direction_is_the_library_s() -> None:
+def test_the_population_direction_is_that_of_the_library() -> None:
     task = TALL.data()
     beta = torch.linspace(-1, 2, 12, dtype=torch.float64)
     given = (Bernoulli(), Direct(), beta, task.batch)
@@ -126,7 +126,7 @@ def test_margins_count_support_vectors() -> None:
     found = cells.margins(cells.Margins(WIDE))
     limit = max_margin(*WIDE.data().batch, p=2)
     assert int(found["l2_supports"]) == int((limit.dual > 0).sum())
-    assert int(found["natural_supports"]) == WIDE.n  # N < D: every datum
+    assert int(found["natural_supports"]) == WIDE.n  # N < D: every sample
 
 
 def test_logits_over_time_tend_to_labels() -> None:
@@ -151,7 +151,7 @@ def test_overshooting_steps_are_those_of_natural_descent() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
-def test_natural_flow_in_depth_is_that_of_the_general_integrator(depth: int) -> None:
+def test_natural_flow_of_deep_networks_is_that_of_the_general_integrator(depth: int) -> None:
     times = (0.5, 3.0)
     found = variants.natural_depth(variants.Depth(WIDE, depth, 0.4, times))
     task, network = WIDE.data(), Diagonal(depth)
@@ -193,7 +193,7 @@ def test_logits_out_of_reach_are_refused() -> None:
         (variants.natural_depth, variants.Depth(WIDE, 2, 0.2, (1.0,))),
     ],
 )
-def test_cells_repeat_bit_for_bit_but_for_their_seconds(function, config) -> None:
+def test_cells_repeat_bit_for_bit_except_for_seconds(function, config) -> None:
     one, two = function(config), function(config)
     assert one.keys() == two.keys()
     for name in one:

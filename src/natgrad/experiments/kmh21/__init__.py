@@ -1,1 +1,1 @@
-"""[KMH21] figures: one module of cells, one of claims and one picture a figure."""
+"""[KMH21] figures, one folder each: config, cells, claims, draw."""

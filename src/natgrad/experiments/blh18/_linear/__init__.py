@@ -1,0 +1,1 @@
+"""What Figures 1A, 1B and 1C share: deep linear networks."""

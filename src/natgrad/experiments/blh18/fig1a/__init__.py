@@ -1,0 +1,1 @@
+"""[BLH18] Figure 1A: sixteen square layers."""

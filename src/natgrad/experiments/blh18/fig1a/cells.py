@@ -1,0 +1,8 @@
+"""Cells of Figure 1A."""
+
+from functools import partial
+
+from natgrad.experiments.blh18._linear import cells
+from natgrad.experiments.blh18.fig1a.config import PANEL
+
+compute = partial(cells.compute, PANEL)

@@ -1,0 +1,9 @@
+"""Claims of Figure 1B, and what we chose."""
+
+from functools import partial
+
+from natgrad.experiments.blh18._linear import claims as linear
+from natgrad.experiments.blh18.fig1b.config import PANEL
+
+claims = partial(linear.claims, PANEL)
+departures = partial(linear.departures, PANEL)

@@ -1,0 +1,1 @@
+"""[BLH18] Figure 1C: a bottleneck of width two."""

@@ -1,0 +1,1 @@
+"""[BLH18] Figure 1D: an autoencoder of MNIST with tanh layers."""

@@ -1,0 +1,1 @@
+"""Matrix completion: one problem, one method per cell."""

@@ -1,0 +1,1 @@
+"""What Figures 4 and 6 share: sparse classification."""

@@ -1,0 +1,1 @@
+"""[KMH21] Figure 1: EGD depends on the parametrization, NGD does not."""

@@ -1,0 +1,74 @@
+"""One figure, one folder: what is in it, and what it imports."""
+
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+from natgrad.experiments import FIGURES
+from natgrad.lab.registry import experiment
+
+HEAVY = ("torch", "numpy", "scipy", "matplotlib")
+
+
+def imported(code: str) -> set[str]:
+    """Return the modules that a fresh interpreter has imported after running some code."""
+    code += "\nimport sys; print('imported', *sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(found.stdout.splitlines()[-1].split())
+
+
+def figures_in(modules: set[str]) -> set[str]:
+    return {
+        f"{name.split('.')[2]}/{name.split('.')[3]}"
+        for name in modules
+        if name.startswith(("natgrad.experiments.kmh21.fig", "natgrad.experiments.blh18.fig"))
+    }
+
+
+def test_a_figure_is_imported_alone_and_without_torch() -> None:
+    modules = imported(
+        "from natgrad.lab.registry import experiment; experiment('kmh21/fig4').presets"
+    )
+    assert figures_in(modules) == {"kmh21/fig4"}
+    assert not modules & set(HEAVY)
+
+
+def test_names_are_known_without_importing_a_figure() -> None:
+    modules = imported("from natgrad.lab.registry import names; assert 'kmh21/fig4' in names()")
+    assert not figures_in(modules)
+
+
+def test_all_configs_are_imported_without_torch() -> None:
+    modules = imported("from natgrad.lab.registry import experiments; experiments()")
+    assert figures_in(modules) == set(FIGURES)
+    assert not modules & set(HEAVY)
+
+
+def test_computing_a_figure_imports_no_other() -> None:
+    modules = imported(
+        "from natgrad.lab.experiment import in_this_process\n"
+        "from natgrad.lab.registry import experiment\n"
+        "e = experiment('kmh21/fig3'); config = e.presets['smoke']\n"
+        "arrays = e.compute(config, in_this_process)\n"
+        "e.claims(config, arrays), e.departures(config, arrays), e.draw(config, arrays)\n"
+    )
+    assert figures_in(modules) == {"kmh21/fig3"}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_has_its_four_parts(name) -> None:
+    package = FIGURES[name].removesuffix(".config")
+    assert experiment(name).name == name
+    assert not set(vars(import_module(package))) & {"EXPERIMENT", "compute"}  # docstring only
+    parts = ("config", "cells", "claims", "draw")
+    assert all(find_spec(f"{package}.{part}") is not None for part in parts)
+    for module, functions in (
+        ("cells", ("compute",)),
+        ("claims", ("claims", "departures")),
+        ("draw", ("draw",)),
+    ):
+        found = import_module(f"{package}.{module}")
+        assert all(callable(getattr(found, function)) for function in functions)

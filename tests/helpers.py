@@ -1,11 +1,12 @@
-"""What several test files share: seeded tensors, built spectra, comparisons, small models."""
+"""What several test files share: loops over cases, seeded tensors, comparisons, small models."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -60,6 +61,31 @@ def assert_near(actual: Tensor, expected: Tensor, tolerance: float = 1e-10) -> N
     size = float(expected.abs().max()) if expected.numel() else 0.0
     error = float((actual - expected).abs().max()) if expected.numel() else 0.0
     assert error <= tolerance * (size or 1.0), f"error {error:.2e}, size {size:.2e}"
+
+
+def for_each(cases: Iterable[Any], check: Callable[[Any], object]) -> None:
+    """Run a check on every case, then fail once with the name of each case that failed.
+
+    A loop of thousands of small cases costs pytest far less than thousands of tests do. The
+    traceback is that of the first failure.
+    """
+    failed: list[tuple[str, BaseException]] = []
+    count = 0
+    for case in cases:
+        count += 1
+        try:
+            check(case)
+        except (Exception, pytest.fail.Exception) as error:
+            failed.append((str(case), error))
+    assert count, "there are no cases"
+    if failed:
+        lines = [f"  {name}: {type(e).__name__}: {_first_line(e)}" for name, e in failed]
+        head = f"{len(failed)} of {count} cases failed:"
+        raise AssertionError("\n".join([head, *lines])) from failed[0][1]
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,18 @@ import pytest
 import torch
 
 from natgrad import reference
-from tests.cases import TABLE, Case, all_cases, support_table
+from tests.cases import MODELS, TABLE, Case, all_cases, support_table
+from tests.helpers import for_each
 
 TOLERANCE = 1e-9
 
 
-@pytest.mark.parametrize("case", list(all_cases()), ids=str)
-def test_natural_is_exact_or_refused(case: Case) -> None:
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_natural_is_exact_or_refused(model) -> None:
+    for_each((case for case in all_cases() if case.model is model), natural_is_exact_or_refused)
+
+
+def natural_is_exact_or_refused(case: Case) -> None:
     error = case.expected_error()
     if error is not None:
         with pytest.raises(error):

@@ -9,10 +9,15 @@ import torch
 
 from natgrad.lab.experiment import Experiment
 from natgrad.verify import identities
+from tests.helpers import for_each
 
 ROOT = Path(__file__).parent.parent
 PAPER_MAP = (ROOT / "docs" / "paper_map.md").read_text()
 CODE = re.findall(r"`([^`]+)`", "\n".join(x for x in PAPER_MAP.splitlines() if x[:1] == "|"))
+PAGES = sorted(
+    str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
+)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def resolve(name: str) -> object:
@@ -29,15 +34,19 @@ def resolve(name: str) -> object:
     raise LookupError(name)
 
 
-@pytest.mark.parametrize("name", sorted({c for c in CODE if re.fullmatch(r"[a-z_]+(\.\w+)+", c)}))
-def test_functions_of_the_paper_map_exist(name) -> None:
-    found = resolve(name)
-    assert callable(found) or isinstance(found, Experiment)
+def test_functions_of_the_paper_map_exist() -> None:
+    def check(name: str) -> None:
+        found = resolve(name)
+        assert callable(found) or isinstance(found, Experiment)
+
+    for_each(sorted({c for c in CODE if re.fullmatch(r"[a-z_]+(\.\w+)+", c)}), check)
 
 
-@pytest.mark.parametrize("path", sorted({c for c in CODE if c.startswith("tests/")}))
-def test_tests_of_the_paper_map_exist(path) -> None:
-    assert (ROOT / path).is_file()
+def test_tests_of_the_paper_map_exist() -> None:
+    def check(path: str) -> None:
+        assert (ROOT / path).is_file()
+
+    for_each(sorted({c for c in CODE if c.startswith("tests/")}), check)
 
 
 def test_identities_of_the_paper_map_are_those_of_verify() -> None:
@@ -45,11 +54,39 @@ def test_identities_of_the_paper_map_are_those_of_verify() -> None:
     assert named == {claim.id for claim in identities()}
 
 
-@pytest.mark.parametrize("page", ["README.md", *[f"docs/{p.name}" for p in ROOT.glob("docs/*.md")]])
-def test_links_between_pages_lead_somewhere(page) -> None:
-    folder = (ROOT / page).parent
-    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text()):
-        assert (folder / target).exists(), target
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_pages_and_headings_that_exist(page) -> None:
+    for link in LINK.findall(without_code((ROOT / page).read_text())):
+        if re.match(r"[a-z]+:", link):
+            assert link.startswith("https:"), link
+            continue
+        target, _, heading = link.partition("#")
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), link
+        if heading:
+            assert heading in headings(file), link
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    seen, waiting = set(), ["README.md"]
+    while waiting:
+        page = ROOT / waiting.pop()
+        seen.add(page.resolve())
+        for link in LINK.findall(page.read_text()):
+            target = (page.parent / link.partition("#")[0]).resolve()
+            if target.suffix == ".md" and target.is_file() and target not in seen:
+                waiting.append(str(target))
+    assert not {p for p in (ROOT / "docs").rglob("*.md") if p.resolve() not in seen}
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"```.*?```", "", text, flags=re.S)
+
+
+def headings(file: Path) -> set[str]:
+    """Return the anchors of a page, as GitHub makes them: lower case, hyphens for spaces."""
+    titles = re.findall(r"^#+ (.*)$", without_code(file.read_text()), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
 def test_the_readme_examples_run() -> None:

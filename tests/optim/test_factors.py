@@ -228,6 +228,7 @@ def test_factors_agree_with_curvlinops(name, reduction):
     assert start == len(truth)
 
 
+@pytest.mark.slow  # exact factors are compared with curvlinops above
 def test_sampled_factors_agree_with_curvlinops_in_the_mean():
     """Both draw labels: their difference must be no more than two samples' difference."""
     build, x, kind = CURVLINOPS["conv"]

@@ -28,9 +28,12 @@ def assert_fitted(losses: list[float], below: float) -> None:
     assert losses[-1] < below
 
 
-def test_single_precision_survives_interpolation():
+@pytest.mark.parametrize(
+    ("steps", "below"), [(500, 1e-6), pytest.param(1600, 2e-9, marks=pytest.mark.slow)]
+)
+def test_single_precision_survives_interpolation(steps, below):
     """diag p̄ − pᵀp/n was indefinite from step 1533 on."""
-    assert_fitted(fit("categorical", torch.float32, seed=2, steps=1600), 2e-9)
+    assert_fitted(fit("categorical", torch.float32, seed=2, steps=steps), below)
 
 
 @pytest.mark.slow

@@ -267,6 +267,7 @@ def test_tensorboard_holds_what_the_steps_did(tmp_path):
         assert [e.value for e in found] == pytest.approx([getattr(s, name) for s in known])
 
 
+@pytest.mark.slow
 def test_the_script_for_several_processes_runs_and_resumes(tmp_path):
     page = (DOCS / "tutorial_optimizer.md").read_text()
     script = re.search(r"```py\n(# train\.py\n.*?)```", page, re.S)

@@ -373,7 +373,7 @@ class Failure:
 
 
 def poison_all(
-    name: str, make: Callable[[], Call], *, hands_on: bool = False
+    name: str, make: Callable[[], Call], *, hands_on: bool = False, every: int = 1
 ) -> tuple[int, list[Failure]]:
     """Poison every argument of one callable; return the number of calls, and the failures.
 
@@ -382,13 +382,15 @@ def poison_all(
         make: Makes a valid call.
         hands_on: Whether it is a map between tensors that may hand on what it is given: NaN in,
             NaN out.
+        every: Take every so many of the poisons, starting elsewhere at each place.
     """
     run(make())  # what happens once only
     valid = run(make())
     function, arguments = make()
     calls, failures = 0, []
-    for place in places(arguments):
-        for sort, poison, value in _poisons(look(arguments, place)):
+    for offset, place in enumerate(places(arguments), start=len(name)):
+        poisons = list(_poisons(look(arguments, place)))
+        for sort, poison, value in poisons[offset % every :: every]:
             fresh, others = make()
             outcome = run((fresh, put(others, place, value)))
             calls += 1

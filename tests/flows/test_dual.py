@@ -46,7 +46,7 @@ def separable(n: int, d: int, seed: int = 0):
     return x, torch.sign(x @ truth)
 
 
-@pytest.mark.parametrize("n", [6, 25])
+@pytest.mark.parametrize("n", [6, pytest.param(25, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["free", "tied", "gaussian"])
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
 def test_agrees_with_a_stiff_solver_of_the_layers(depth, kind, n) -> None:
@@ -89,7 +89,7 @@ def test_a_million_units_of_time_cost_hundreds_of_evaluations(depth) -> None:
     assert trillion.evaluations < 2 * million.evaluations
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_columns_left_out_come_back_without_losing_the_step(seed) -> None:
     """From Gaussian factors a few columns move first, then others, none of the first among them."""
     task = sparse_gaussian(100, 50, ones=5, seed=seed)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,15 +17,20 @@ from tests.optim.two_processes import X, Y, optimizer_of
 ROOT = Path(__file__).parents[2]
 
 
-def launch(folder: Path, *arguments: str) -> list[subprocess.CompletedProcess[str]]:
-    """Run both processes; return them when they have ended."""
+TASKS = (
+    "mean-exact-train", "sum-exact-train", "mean-exact-resume", "mean-sampled-train",
+)  # fmt: skip
+
+
+def launch(folder: Path, *tasks: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run both processes through the tasks; return them when they have ended."""
     env = os.environ | {
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
     }
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.optim.two_processes", str(folder), str(rank), *arguments],
+            [sys.executable, "-m", "tests.optim.two_processes", str(folder), str(rank), *tasks],
             cwd=ROOT,
             env=env,
             text=True,
@@ -40,37 +46,45 @@ def launch(folder: Path, *arguments: str) -> list[subprocess.CompletedProcess[st
     return ended
 
 
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """What both processes found in each task; they are started once for all tasks."""
+    folder = tmp_path_factory.mktemp("pair")
+    for process in launch(folder, *TASKS):
+        assert process.returncode == 0, process.stderr
+    return {
+        task: [torch.load(folder / f"{task}-{rank}.pt", weights_only=True) for rank in range(2)]
+        for task in TASKS
+    }
+
+
 @pytest.mark.parametrize(
     ("reduction", "task"), [("mean", "train"), ("sum", "train"), ("mean", "resume")]
 )
-def test_two_processes_equal_one(tmp_path, reduction, task):
+def test_two_processes_equal_one(found, reduction, task):
     """Also with halves of unequal size, under sum, and over a checkpoint."""
-    for process in launch(tmp_path, reduction, "exact", task):
-        assert process.returncode == 0, process.stderr
     model = seeded(lambda: mlp(3, 6, 3))
     optimizer = optimizer_of(model, reduction, "exact")
     train(optimizer, optimizer.likelihood, X, Y, 14)
     stats = optimizer.statistics
     numbers = torch.tensor([stats.loss, stats.damping, stats.length, stats.predicted])
-    for rank in range(2):
-        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
-        assert found["names"] == ["0", "2"]
-        assert_near(found["numbers"], numbers, 1e-6)
+    for one in found[f"{reduction}-exact-{task}"]:
+        assert one["names"] == ["0", "2"]
+        assert_near(one["numbers"], numbers, 1e-6)
         for name, p in model.state_dict().items():
-            assert_near(found["weights"][name], p, 1e-6)
+            assert_near(one["weights"][name], p, 1e-6)
 
 
-def test_sampled_errors_differ_between_processes_and_steps_do_not(tmp_path):
-    for process in launch(tmp_path, "mean", "sampled", "train"):
-        assert process.returncode == 0, process.stderr
-    first, second = (torch.load(tmp_path / f"{r}.pt", weights_only=True) for r in range(2))
+def test_sampled_errors_differ_between_processes_and_steps_do_not(found):
+    first, second = found["mean-sampled-train"]
     for name, p in first["weights"].items():
         assert_near(second["weights"][name], p, 1e-13)  # the last bit of local products may differ
     assert torch.equal(first["numbers"], second["numbers"])
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_other(tmp_path):
-    left, killed = launch(tmp_path, "mean", "exact", "killed")
+    left, killed = launch(tmp_path, "mean-exact-killed")
     assert killed.returncode == 9
     assert left.returncode not in (0, 9)
     assert "RuntimeError" in left.stderr

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import distributed
@@ -24,17 +25,25 @@ def optimizer_of(model: torch.nn.Module, reduction: Reduction, source: str) -> N
     return NGD(model, criterion, factors=factors, step_length=Quadratic(rows=2 * N), refresh=2)
 
 
-def run(folder: Path, rank: int, reduction: Reduction, source: str, task: str) -> None:
-    """Train one half of the data in one process; save what it ends with."""
+def run(folder: Path, rank: int, tasks: list[str]) -> None:
+    """Train one half of the data in one process, task after task; save what each ends with."""
     store = distributed.FileStore(str(folder / "store"), 2)
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    for task in tasks:
+        reduction, source, kind = task.split("-")
+        found = perform(rank, reduction, source, kind)  # type: ignore[arg-type]
+        torch.save(found, folder / f"{task}-{rank}.pt")
+    distributed.destroy_process_group()
+
+
+def perform(rank: int, reduction: Reduction, source: str, kind: str) -> dict[str, Any]:
     wrapped = DistributedDataParallel(seeded(lambda: mlp(3, 6, 3)))
     optimizer = optimizer_of(wrapped, reduction, source)
     half = slice(0, 6) if rank == 0 else slice(6, N)
     if reduction == "mean":  # gradients are averaged over processes: halves must be equal
         half = slice(rank * N // 2, (rank + 1) * N // 2)
     steps = 14
-    if task == "resume":
+    if kind == "resume":
         train(optimizer, optimizer.likelihood, X[half], Y[half], 5)
         state, weights = optimizer.state_dict(), wrapped.module.state_dict()
         optimizer.remove()
@@ -43,23 +52,19 @@ def run(folder: Path, rank: int, reduction: Reduction, source: str, task: str) -
         optimizer = optimizer_of(wrapped, reduction, source)
         optimizer.load_state_dict(state)
         steps -= 5
-    if task == "killed" and rank == 1:
+    if kind == "killed" and rank == 1:
         train(optimizer, optimizer.likelihood, X[half], Y[half], 2)
         os._exit(9)
     train(optimizer, optimizer.likelihood, X[half], Y[half], steps)
     stats = optimizer.statistics
-    torch.save(
-        {
-            "weights": wrapped.module.state_dict(),
-            "numbers": torch.tensor([stats.loss, stats.damping, stats.length, stats.predicted]),
-            "names": list(optimizer.state_dict()["natural"]["preconditioner"]["layers"]),
-        },
-        folder / f"{rank}.pt",
-    )
-    distributed.destroy_process_group()
+    return {
+        "weights": wrapped.module.state_dict(),
+        "numbers": torch.tensor([stats.loss, stats.damping, stats.length, stats.predicted]),
+        "names": list(optimizer.state_dict()["natural"]["preconditioner"]["layers"]),
+    }
 
 
 if __name__ == "__main__":
-    folder, rank, reduction, source, task = sys.argv[1:]
+    folder, rank, *tasks = sys.argv[1:]
     torch.set_num_threads(1)
-    run(Path(folder), int(rank), reduction, source, task)  # type: ignore[arg-type]
+    run(Path(folder), int(rank), tasks)

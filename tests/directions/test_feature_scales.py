@@ -75,7 +75,7 @@ def units(power: float) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("loss", [ng.Gaussian(), ng.Bernoulli()], ids=["gaussian", "bernoulli"])
-@pytest.mark.parametrize("n", [3, 5, 12])
+@pytest.mark.parametrize("n", [3, pytest.param(5, marks=pytest.mark.slow), 12])
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c[0])
 def test_units_change_no_velocity(case, n, loss) -> None:
     for selection in ("min_norm", "equal_share"):

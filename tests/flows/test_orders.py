@@ -89,10 +89,9 @@ def test_the_linearly_implicit_method_damps_whatever_is_stiff(z) -> None:
     assert abs(float(y)) < min(1.0, 10 / abs(z))
 
 
-@pytest.mark.parametrize(("rule", "order"), [(constant, 1), (midpoint, 2)], ids=["plain", "mid"])
 @pytest.mark.parametrize("direction", [ng.euclidean, ng.natural])
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
-def test_descents_tend_to_the_flow(model, direction, rule, order) -> None:
+def test_descents_tend_to_the_flow(model, direction) -> None:
     """Every parametrization: the gap at t = 0.3 falls as η or η², and the flow is where it ends."""
     x = model.inputs(6, seed=3)
     y = randn(4)(*model.parametrization.predict(model.params, x).shape)
@@ -100,13 +99,14 @@ def test_descents_tend_to_the_flow(model, direction, rule, order) -> None:
     flow = ng.reference.flatten(
         ng.integrate(*args, until=0.3, method="dop853", rtol=1e-10, atol=1e-12).final
     )
-    gaps, ends = [], []
-    for n in (12, 24):
-        path = ng.descend(
-            *args, step=rule(0.3 / n), until=ng.stopping.steps_reached(n), save_every=n
-        )
-        ends.append(ng.reference.flatten(path.final))
-        gaps.append(float((ends[-1] - flow).norm() / flow.norm()))
-    assert 2**order / 1.3 < gaps[0] / gaps[1] < 1.3 * 2**order
-    limit = (2**order * ends[1] - ends[0]) / (2**order - 1)
-    assert float((limit - flow).norm()) < 0.3 * gaps[1] * float(flow.norm())
+    for rule, order in ((constant, 1), (midpoint, 2)):
+        gaps, ends = [], []
+        for n in (12, 24):
+            path = ng.descend(
+                *args, step=rule(0.3 / n), until=ng.stopping.steps_reached(n), save_every=n
+            )
+            ends.append(ng.reference.flatten(path.final))
+            gaps.append(float((ends[-1] - flow).norm() / flow.norm()))
+        assert 2**order / 1.3 < gaps[0] / gaps[1] < 1.3 * 2**order, rule.__name__
+        limit = (2**order * ends[1] - ends[0]) / (2**order - 1)
+        assert float((limit - flow).norm()) < 0.3 * gaps[1] * float(flow.norm()), rule.__name__

@@ -10,8 +10,20 @@ from natgrad.parametrizations._products.lift import partial_products
 from natgrad.verify import check, identities
 from tests.cases import randn
 
+# More than a second of processor time each.
+LONG = {
+    "blh18/eq14-15", "blh18/exponential-decay", "kmh21/invariance", "kmh21/theorem4-flow",
+    "natgrad/bottleneck-rate", "natgrad/mirror", "natgrad/shortest-l1-rates",
+}  # fmt: skip
 
-@pytest.mark.parametrize("claim", identities(), ids=lambda claim: claim.id)
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        pytest.param(claim, marks=[pytest.mark.slow] if claim.id in LONG else [], id=claim.id)
+        for claim in identities()
+    ],
+)
 def test_identity_holds(claim) -> None:
     outcome = check(claim)
     assert outcome.holds, f"{outcome.statement}: {outcome.residual:.1e} > {outcome.tolerance:.0e}"

@@ -50,6 +50,7 @@ _PLAIN_SCALE = 1e-3
 _SET = {field.name for field in fields(Choices) if field.default is not None}
 
 
+@renamed(**RENAMED)
 def complete(
     rows: Iterable[Any],
     columns: Iterable[Any],
@@ -88,8 +89,6 @@ def complete(
         >>> abs(found.predict("row 9", 3) - float(a[9] * b[3])) < 0.2
         True
     """
-    for old, new in RENAMED.items():
-        options = renamed(options, old, new, "complete")
     refuse_unknown(options, OPTIONS, "complete")
     triples, judged = in_memory(rows, columns, values, test)
     config = presets(Data(path="", digest=""), **options)["quick"]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad._checks import refuse_unknown
-from natgrad._renamed import rename
+from natgrad._renamed import renamed
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.compare import _cells as cells
 from natgrad.experiments.compare._tables import Loaded, data_of, in_memory, load
@@ -29,6 +29,7 @@ __all__ = ["compare", "compute", "data_of", "experiment"]
 _Z = 1.959963984540054  # of a 95 % interval
 
 
+@renamed(**RENAMED)
 def compare(
     x: Any,
     y: Sequence[Any] | npt.ArrayLike,
@@ -63,11 +64,6 @@ def compare(
         >>> found.kind, found.accuracy["EGD L=1"]
         ('separable', 1.0)
     """
-    if unlabeled is not None:
-        options["unlabeled"] = unlabeled
-    for old, new in RENAMED.items():
-        options = rename(options, old, new, "compare")
-    unlabeled = options.pop("unlabeled", None)
     refuse_unknown(options, OPTIONS, "compare")
     data, loaded = in_memory(x, y, test=test, unlabeled=unlabeled, names=names, classes=classes)
     config = experiment(data, **options).presets["quick"]

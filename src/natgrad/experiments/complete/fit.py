@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from natgrad._checks import refuse_unknown
-from natgrad._renamed import rename
+from natgrad._renamed import renamed
 from natgrad.diagnostics import effective_rank
 from natgrad.experiments.complete import _cells as cells
 from natgrad.experiments.complete._tables import (
@@ -35,11 +35,11 @@ from natgrad.experiments.complete.config import (
 from natgrad.experiments.complete.result import METHODS, Completed, check_target, completed
 from natgrad.lab._run import Request, run
 from natgrad.lab._store.folder import RunFolder
+from natgrad.lab.sweep import Sweeper
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.claim import Claim
 from natgrad.lab.experiment import PRESETS, Experiment, Preset, Sweep, in_this_process
-from natgrad.lab.sweep import Sweeper
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,6 +50,7 @@ _PLAIN_SCALE = 1e-3
 _SET = {field.name for field in fields(Choices) if field.default is not None}
 
 
+@renamed(**RENAMED)
 def complete(
     rows: Iterable[Any],
     columns: Iterable[Any],
@@ -88,8 +89,6 @@ def complete(
         >>> abs(found.predict("row 9", 3) - float(a[9] * b[3])) < 0.2
         True
     """
-    for old, new in RENAMED.items():
-        options = rename(options, old, new, "complete")
     refuse_unknown(options, OPTIONS, "complete")
     triples, judged = in_memory(rows, columns, values, test)
     config = presets(Data(path="", digest=""), **options)["quick"]

@@ -196,7 +196,7 @@ def test_no_value_is_too_strange_to_describe():
 
 def test_checks_do_not_import_torch():
     code = (
-        "import sys, natgrad._checks as c; c.describe([1]); c.number(1, 'a'); c.choice('a', 'b', 'a')"
+        "import sys, natgrad._checks as c; c.describe([1]); c.number(1, 'a')"
         "; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,6 +12,7 @@ from natgrad._checks import flag, integer, number
 from natgrad.directions import euclidean, natural
 from natgrad.directions._batch import check_problem
 from natgrad.directions._euclidean import descent
+from natgrad.directions._natural import NaturalField, prepare
 from natgrad.errors import InvalidInputError, NatgradError
 from natgrad.flows._options import check_options
 from natgrad.flows._recorder import Record, Recorder
@@ -202,17 +203,19 @@ class _Model:
     ) -> None:
         self._direction, self._options = direction, options
         self._likelihood, self._parametrization, self._batch = likelihood, parametrization, batch
+        self._natural: NaturalField[Any] | None = None  # its arguments are checked once
         self.evaluations = 0
 
     def direction(self, params: Any) -> Any:
         self.evaluations += 1
         if self._direction is euclidean:
             return descent(self._likelihood, self._parametrization, params, *self._batch)
-        v = self._direction(
-            self._likelihood, self._parametrization, params, self._batch, **self._options
-        )
-        if self._direction is not natural:
-            check_same_structure(v, params)
+        problem = (self._likelihood, self._parametrization, params, self._batch)
+        if self._direction is natural:
+            self._natural = self._natural or prepare(*problem, **self._options)
+            return self._natural(params)
+        v = self._direction(*problem, **self._options)
+        check_same_structure(v, params)
         return v
 
     def loss(self, params: Any) -> tuple[float, Tensor]:

@@ -12,6 +12,7 @@ from natgrad._checks import choice, flag, integer, number
 from natgrad.directions import euclidean, natural
 from natgrad.directions._batch import check_problem
 from natgrad.directions._euclidean import descent
+from natgrad.directions._natural import prepare
 from natgrad.errors import (
     ConvergenceError,
     InvalidInputError,
@@ -142,14 +143,17 @@ def integrate(
         begin, chosen = found, "dop853"
 
     x, y = batch
+    problem = (likelihood, parametrization, params, batch)
+    natural_field = prepare(*problem, **options) if direction is natural else None
 
     def velocity(state: Tensor) -> Tensor:
         here = unflatten(state, params)
         if direction is euclidean:
             return flatten(descent(likelihood, parametrization, here, x, y))
+        if natural_field is not None:
+            return flatten(natural_field(here))
         v = direction(likelihood, parametrization, here, batch, **options)
-        if direction is not natural:
-            check_same_structure(v, params)
+        check_same_structure(v, params)
         return flatten(v)
 
     stretched = isinstance(likelihood, (Bernoulli, Categorical)) if log_time is None else log_time

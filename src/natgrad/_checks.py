@@ -134,6 +134,9 @@ def number(
         ...
         natgrad.errors.InvalidInputError: momentum must be a number of at least 0 and below 1, ...
     """
+    if type(value) is float and math.isfinite(value) and not (high_open or low_open):
+        if (low is None or value >= low) and (high is None or value <= high):
+            return value
     wanted = "a number" + _bounds(low, high, low_open, high_open)
     if is_tensor(value) and _is_scalar(value):
         value = value.item()
@@ -405,13 +408,19 @@ def same_kind(value: Tensor, like: Tensor, name: str, like_name: str) -> None:
 
 def require_finite(value: Tensor, name: str) -> None:
     """Raise `NonFiniteError` if the tensor holds NaN or an infinity."""
-    finite = value.isfinite()
-    if not bool(finite.all()):
-        bad = int((~finite).sum())
+    if not all_finite(value):
+        bad = int((~value.isfinite()).sum())
         raise NonFiniteError(
             f"{name} must be finite, but {bad} of its {value.numel()} entries are NaN or infinite."
             " Look for a diverged run, an overflow or missing values upstream."
         )
+
+
+def all_finite(value: Tensor) -> bool:
+    """Return whether no entry is NaN or infinite, in one pass over the entries if so."""
+    # A NaN or an infinity always shows in the sum; a sum may also overflow by itself.
+    total = (value.detach() if value.requires_grad else value).sum()
+    return math.isfinite(total) or bool(value.isfinite().all())
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:

@@ -106,3 +106,27 @@ def test_frozen_lazy_and_inference() -> None:
     batch = torch.zeros(2, 2).double(), torch.ones(2, 1).double()
     with torch.inference_mode(), pytest.raises(ModuleError, match="inference_mode"):
         ng.natural(ng.Bernoulli(), network, network.init(), batch)
+
+
+@pytest.mark.parametrize("damping", [0.0, 1e-3])
+@pytest.mark.parametrize("n", [6, 12, 13, 14, 40])
+def test_solves_on_the_side_of_outputs_and_of_parameters_agree(n, damping, monkeypatch) -> None:
+    """13 parameters: fewer, as many and more outputs."""
+    draw = randn(3)
+    module = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).double()
+    with torch.no_grad():
+        for p in module.parameters():
+            p.copy_(draw(*p.shape))
+    network = ng.Network(module)
+    params, x = network.init(), draw(n, 2)
+    y = torch.sign(draw(n, 1))
+    assert network.prefers_gram(params, x) == (n < 13)
+    found = {}
+    for kernel in (True, False):
+        monkeypatch.setattr(ng.Network, "prefers_gram", lambda *_, kernel=kernel: kernel)
+        v = ng.natural(ng.Bernoulli(), network, params, (x, y), damping=damping)
+        found[kernel] = reference.flatten(v)
+    scale = found[False].norm()
+    assert float((found[True] - found[False]).norm() / scale) < 1e-7
+    moved, wanted = (network.jvp(params, x, reference.unflatten(v, params)) for v in found.values())
+    assert float((moved - wanted).norm() / wanted.norm()) < 1e-9

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from natgrad._checks import dense
+from natgrad._checks import all_finite, dense
 from natgrad.errors import DeviceError, DtypeError, NonFiniteError, ShapeError
 from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations.base import P, Parametrization, leaves
@@ -38,7 +37,11 @@ def check_problem(
 
 def check_params(parametrization: Parametrization[P], params: P) -> None:
     """Raise unless params are dense tensors that the parametrization takes."""
-    parts: list[Any] = [params]
+    if isinstance(params, Tensor):
+        _check_dense(params, "parameters")
+        parametrization.check(params)
+        return
+    parts: list[Any] = []
     if isinstance(params, (dict, tuple, list)):
         parts = list(params.values() if isinstance(params, dict) else params)
     tensors = [part for part in parts if isinstance(part, Tensor)]
@@ -81,7 +84,7 @@ def check_inputs(parametrization: Parametrization[P], params: P, x: Any) -> None
         raise DeviceError(
             f"inputs are on {x.device} but parameters on {like.device}; move one with .to()."
         )
-    if x.is_floating_point() and not bool(torch.isfinite(x).all()):
+    if x.is_floating_point() and not all_finite(x):
         raise NonFiniteError(
             "inputs must be finite, but some entries are NaN or infinite; drop or impute them."
         )
@@ -91,7 +94,7 @@ def check_inputs(parametrization: Parametrization[P], params: P, x: Any) -> None
 def finite_outputs(parametrization: Parametrization[P], params: P, x: Tensor) -> Tensor:
     """Return the outputs at x, refusing those that are NaN or infinite."""
     outputs = parametrization.predict(params, x)
-    if not bool(torch.isfinite(outputs).all()):
+    if not all_finite(outputs):
         raise NonFiniteError(
             "the model's outputs must be finite, but some are NaN or infinite. Has the run "
             "diverged? Try smaller parameters or inputs."

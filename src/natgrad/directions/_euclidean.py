@@ -5,6 +5,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from natgrad._checks import all_finite
 from natgrad.directions._batch import check_problem, finite_outputs
 from natgrad.errors import NonFiniteError
 from natgrad.likelihoods import Likelihood
@@ -38,7 +39,7 @@ def euclidean(
     params = detach(params)
     x, y = check_problem(likelihood, parametrization, params, batch)
     v = descent(likelihood, parametrization, params, x, y)
-    if not all(bool(torch.isfinite(t).all()) for t in leaves(v)):
+    if not all(map(all_finite, leaves(v))):
         finite_outputs(parametrization, params, x)
         raise NonFiniteError(
             "the gradient overflows although the outputs are finite; use a wider dtype or smaller "

@@ -1,9 +1,12 @@
 """The natural gradient, by the cheapest exact route."""
 
+from dataclasses import dataclass
+from typing import Generic
+
 import torch
 from torch import Tensor
 
-from natgrad._checks import number
+from natgrad._checks import all_finite, number
 from natgrad.directions._batch import check_inputs, check_problem, finite_outputs
 from natgrad.directions._routes.problem import Problem
 from natgrad.directions._routes.rows import solve_over_batch, solve_over_inputs
@@ -69,20 +72,109 @@ def natural(
         [2.0, -2.0]
     """
     params = detach(params)
+    problem = (likelihood, parametrization, params, batch)
+    field, outputs = _prepare(*problem, selection, fisher_over, damping)
+    return field.at(params, outputs)
+
+
+def prepare(
+    likelihood: Likelihood,
+    parametrization: Parametrization[P],
+    params: P,
+    batch: tuple[Tensor, Tensor],
+    *,
+    selection: Selection = "min_norm",
+    fisher_over: FisherOver = None,
+    damping: float = 0.0,
+) -> "NaturalField[P]":
+    """Check the arguments of `natural` once, and return the direction as a function of params.
+
+    Example:
+        >>> from natgrad import Direct, Gaussian
+        >>> w, x, y = torch.zeros(2), torch.eye(2), torch.tensor([1.0, 2.0])
+        >>> prepare(Gaussian(), Direct(), w, (x, y))(w)
+        tensor([1., 2.])
+    """
+    problem = (likelihood, parametrization, params, batch)
+    return _prepare(*problem, selection, fisher_over, damping)[0]
+
+
+def _prepare(
+    likelihood: Likelihood,
+    parametrization: Parametrization[P],
+    params: P,
+    batch: tuple[Tensor, Tensor],
+    selection: Selection,
+    fisher_over: FisherOver,
+    damping: float,
+) -> tuple["NaturalField[P]", Tensor]:
+    """Return the field, and the outputs at these parameters."""
     x, y = check_problem(likelihood, parametrization, params, batch)
     shares = resolve_shares(selection, parametrization.layers(params))
     check_fisher_over(fisher_over)
+    if isinstance(fisher_over, Tensor):
+        check_inputs(parametrization, params, fisher_over)
     damping = number(damping, "damping", low=0)
-    outputs = finite_outputs(parametrization, params, x)
-    white = likelihood.whitened(outputs, y)
-    problem = Problem(likelihood, parametrization, params, x, white, shares, damping, outputs.shape)
-    v = _solve(problem, fisher_over)
-    if not all(bool(torch.isfinite(t).all()) for t in leaves(v)):
-        raise VelocityOverflowError(
-            f"the natural direction overflows {leaves(v)[0].dtype}. Use a wider dtype, a positive "
-            "damping, or a Euclidean direction until margins grow."
+    outputs = parametrization.predict(params, x)
+    labels = likelihood.prepare(outputs, y)[1]
+    field = NaturalField(likelihood, parametrization, x, y, labels, shares, fisher_over, damping)
+    return field, outputs
+
+
+@dataclass
+class NaturalField(Generic[P]):
+    """The natural direction as a function of the parameters, of a problem checked before.
+
+    Nothing but the answer is checked. If that is not finite, or if there is none, the parameters
+    and outputs are looked at to say why.
+    """
+
+    likelihood: Likelihood
+    parametrization: Parametrization[P]
+    x: Tensor
+    y: Tensor
+    labels: Tensor
+    shares: tuple[float, ...] | None
+    fisher_over: FisherOver
+    damping: float
+
+    def __call__(self, params: P) -> P:
+        """Return the direction at parameters of the structure that was checked."""
+        return self.at(params, self.parametrization.predict(params, self.x))
+
+    def at(self, params: P, outputs: Tensor) -> P:
+        """Return the direction, given the outputs at the parameters."""
+        try:
+            v = self._solve(params, outputs)
+        except Exception:
+            self._explain(params)
+            raise
+        if not all(map(all_finite, (outputs, *leaves(v)))):
+            self._explain(params)
+            raise VelocityOverflowError(
+                f"the natural direction overflows {leaves(v)[0].dtype}. Use a wider dtype, a "
+                "positive damping, or a Euclidean direction until margins grow."
+            )
+        return v
+
+    def _solve(self, params: P, outputs: Tensor) -> P:
+        white = self.likelihood.whitened_at(outputs.reshape(len(outputs), -1), self.labels)
+        problem = Problem(
+            self.likelihood,
+            self.parametrization,
+            params,
+            self.x,
+            white,
+            self.shares,
+            self.damping,
+            outputs.shape,
         )
-    return v
+        return _solve(problem, self.fisher_over)
+
+    def _explain(self, params: P) -> None:
+        """Raise if parameters, outputs or their velocities are not finite."""
+        self.parametrization.check(params)
+        self.likelihood.whitened(finite_outputs(self.parametrization, params, self.x), self.y)
 
 
 def _solve(problem: Problem[P], fisher_over: FisherOver) -> P:
@@ -100,7 +192,6 @@ def _solve(problem: Problem[P], fisher_over: FisherOver) -> P:
             return v
         fisher_x, root = over.representatives(problem.likelihood, features_by_outputs(problem))
     else:
-        check_inputs(model, problem.params, over)
         fisher_x, root = over, problem.likelihood.root(model.predict(problem.params, over))
     v = lifted_over_inputs(problem, fisher_x) if model.lifted else None
     return solve_over_inputs(problem, fisher_x, root) if v is None else v

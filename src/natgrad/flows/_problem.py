@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, cast
 
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from natgrad.directions import euclidean, natural
 from natgrad.directions._batch import check_problem
 from natgrad.directions._euclidean import descent
+from natgrad.directions._natural import NaturalField, prepare
 from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations.base import P, Parametrization, check_same_structure, detach
 
@@ -66,15 +68,22 @@ class Problem(Generic[P]):
         """Return the outputs at time 0."""
         return self.parametrization.predict(self.params, self.batch[0])
 
+    @cached_property
+    def _natural(self) -> NaturalField[P]:
+        """Return the natural direction as a function of parameters, arguments checked once."""
+        problem = (self.likelihood, self.parametrization, self.params, self.batch)
+        return prepare(*problem, **self.options)
+
     def velocity(self, params: P) -> P:
         """Return the direction at parameters."""
         if self.is_euclidean:
             return descent(self.likelihood, self.parametrization, params, *self.batch)
+        if self.is_natural:
+            return self._natural(params)
         v = self.direction(
             self.likelihood, self.parametrization, params, self.batch, **self.options
         )
-        if not self.is_natural:
-            check_same_structure(v, params)
+        check_same_structure(v, params)
         return cast(P, v)
 
     def loss(self, params: P) -> tuple[float, Tensor]:

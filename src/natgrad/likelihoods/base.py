@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from natgrad._checks import all_finite as all_finite
+from natgrad._checks import require_finite
 from natgrad.errors import (
     DeviceError,
     DtypeError,
     InvalidInputError,
     ShapeError,
     UnsupportedError,
+    VelocityOverflowError,
 )
-from natgrad.linalg._lstsq import require_finite
 
 Reduction = Literal["mean", "sum"]
 """How the losses of single data are reduced: over data only, outputs always sum."""
@@ -183,6 +185,13 @@ class Likelihood(ABC):
         """
         f, labels = self.prepare(output, y)
         require_finite(f, "outputs")
+        white = self.whitened_at(f, labels)
+        if not all_finite(white.target):
+            raise self._overflow(f, labels)
+        return white
+
+    def whitened_at(self, f: Tensor, labels: Tensor) -> Whitened:
+        """Return `whitened` of what `prepare` returned, unchecked: what flows evaluate."""
         root = self.root(f)
         return Whitened(root.contrast, root.log_weight, self._target(f, labels))
 
@@ -304,14 +313,15 @@ class Likelihood(ABC):
     @abstractmethod
     def _target(self, f: Tensor, y: Tensor) -> Tensor: ...
 
+    def _overflow(self, f: Tensor, y: Tensor) -> VelocityOverflowError:
+        """Return the error that explains why a target is not finite."""
+        return VelocityOverflowError(
+            f"the natural velocity of some outputs overflows {f.dtype}. Start closer to the data, "
+            "use a wider dtype, or take a Euclidean direction at first."
+        )
+
     @abstractmethod
     def _check_labels(self, f: Tensor, y: Tensor) -> Tensor: ...
-
-
-def all_finite(x: Tensor) -> bool:
-    """Return whether no entry is NaN or infinite, in one pass over the entries if so."""
-    # A NaN or an infinity always shows in the sum; a sum may also overflow by itself.
-    return bool(torch.isfinite(x.sum())) or bool(torch.isfinite(x).all())
 
 
 def wide(x: Tensor) -> Tensor:

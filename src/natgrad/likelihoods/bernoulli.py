@@ -117,19 +117,20 @@ class Bernoulli(Likelihood):
         return torch.diag_embed(torch.sigmoid(f) * torch.sigmoid(-f))
 
     def _target(self, f: Tensor, y: Tensor) -> Tensor:
-        velocity = y * (1 + torch.exp(-y * f))
-        if not bool(torch.isfinite(velocity).all()):
-            raise VelocityOverflowError(
-                f"the natural velocity y(1 + e^{{−ys}}) overflows {f.dtype}: the smallest margin "
-                f"is {float((y * f).min()):.4g}. Start closer to the data, use a wider dtype, or "
-                "take a Euclidean direction until margins grow."
-            )
-        return velocity
+        return y * (1 + torch.exp(-y * f))
+
+    def _overflow(self, f: Tensor, y: Tensor) -> VelocityOverflowError:
+        return VelocityOverflowError(
+            f"the natural velocity y(1 + e^{{−ys}}) overflows {f.dtype}: the smallest margin is "
+            f"{float((y * f).min()):.4g}. Start closer to the data, use a wider dtype, or take a "
+            "Euclidean direction until margins grow."
+        )
 
     def _check_labels(self, f: Tensor, y: Tensor) -> Tensor:
         labels = like_outputs(f, y)
         low, name = (0, "0 or 1") if self.zero_one else (-1, "−1 or +1")
-        if not bool(((labels == low) | (labels == 1)).all()):
+        squares = labels * labels
+        if not torch.equal(squares, labels if self.zero_one else torch.ones_like(squares)):
             wrong = labels[(labels != low) & (labels != 1)][0].item()
             hint = (
                 "Use Bernoulli(zero_one=True) for 0/1 labels."

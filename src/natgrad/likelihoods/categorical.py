@@ -95,19 +95,19 @@ class Categorical(Likelihood):
 
     def _target(self, f: Tensor, y: Tensor) -> Tensor:
         label = y[:, None]
-        p, log_p, star, others = _split(wide(f))
+        p, _, star, others = _split(wide(f))
         p_star = p.gather(1, star)
         c = 1 / (1 + p_star.sqrt())
         target = torch.where(others == label, 1 / p.gather(1, label) - c, -c)
-        target = torch.where(star == label, -p_star.rsqrt(), target).to(f.dtype)
-        if not bool(torch.isfinite(target).all()):
-            smallest = float(log_p.gather(1, label).min())
-            raise VelocityOverflowError(
-                f"the natural velocity 1/p_y overflows {f.dtype}: the smallest log p_y is "
-                f"{smallest:.4g}. Start closer to the data, use a wider dtype, or take a Euclidean "
-                "direction until probabilities grow."
-            )
-        return target
+        return torch.where(star == label, -p_star.rsqrt(), target).to(f.dtype)
+
+    def _overflow(self, f: Tensor, y: Tensor) -> VelocityOverflowError:
+        smallest = float(_split(wide(f))[1].gather(1, y[:, None]).min())
+        return VelocityOverflowError(
+            f"the natural velocity 1/p_y overflows {f.dtype}: the smallest log p_y is "
+            f"{smallest:.4g}. Start closer to the data, use a wider dtype, or take a Euclidean "
+            "direction until probabilities grow."
+        )
 
     def _check_labels(self, f: Tensor, y: Tensor) -> Tensor:
         k = f.shape[1]

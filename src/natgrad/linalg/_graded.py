@@ -21,11 +21,11 @@ import math
 import torch
 from torch import Tensor
 
-from natgrad._checks import number, tensor
+from natgrad._checks import all_finite, number, tensor
 from natgrad.errors import ShapeError, VelocityOverflowError
 from natgrad.linalg._columns import column_exponents, times_power
 from natgrad.linalg._graded_basis import GradedBasis
-from natgrad.linalg._lstsq import LeastSquares, lstsq, widen
+from natgrad.linalg._lstsq import LeastSquares, bare_lstsq, widen
 
 # Log-weight spreads below this lose at most four digits of sixteen when rows are scaled.
 MILD_SPREAD = 9.0
@@ -54,12 +54,25 @@ def graded_lstsq(
         tensor([2., 3.], dtype=torch.float64)
     """
     _check_rows(a, log_weight, b, rtol=rtol)
+    fit = bare_graded_lstsq(a, b, log_weight, rtol=rtol)
+    if not all_finite(fit.solution):
+        raise VelocityOverflowError(
+            f"the least-squares solution overflows {a.dtype}. Use a wider dtype, or rescale the "
+            "system."
+        )
+    return fit
+
+
+def bare_graded_lstsq(
+    a: Tensor, b: Tensor, log_weight: Tensor, *, rtol: float | None = None
+) -> LeastSquares:
+    """Return `graded_lstsq` of finite arguments that fit, unchecked; the solution may overflow."""
     if a.shape[0] <= a.shape[1]:
-        unweighted = lstsq(a, b, rtol=rtol)
+        unweighted = bare_lstsq(a, b, rtol=rtol)
         if unweighted.rank == a.shape[0]:
             return unweighted
     if not bool(a.any()):
-        return lstsq(a, b, rtol=rtol)
+        return bare_lstsq(a, b, rtol=rtol)
     exponents = column_exponents(a)
     a = a if exponents is None else times_power(a, -exponents)
     a, norms, log_weight = _unit_rows(a, log_weight)
@@ -69,7 +82,7 @@ def graded_lstsq(
         weight = torch.exp(log_weight - log_weight.max()).to(a)
         weighted = weight[:, None] * a
         weighted = weighted if exponents is None else times_power(weighted, exponents)
-        return lstsq(weighted, weight * b, rtol=rtol)
+        return bare_lstsq(weighted, weight * b, rtol=rtol)
     basis = GradedBasis.of(a, log_weight, rtol)
     scale = b.abs().max().clamp(min=torch.finfo(b.dtype).tiny)
     target = widen(b / scale).to(basis.t.device)
@@ -97,7 +110,7 @@ def _shortest(basis: GradedBasis, a: Tensor, z: Tensor, exponents: Tensor | None
         shift = -exponents if z.ndim == 1 else -exponents[:, None]
         return times_power(basis.lift(z), shift.to(z.device))
     rows = times_power(widen(a).to(z.device)[basis.inside], exponents.to(z.device))
-    return lstsq(rows, z).solution
+    return bare_lstsq(rows, z).solution
 
 
 def graded_fisher_solve(

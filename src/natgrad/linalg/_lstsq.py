@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from natgrad._checks import number, tensor
+from natgrad._checks import all_finite, number, tensor
 from natgrad._checks import require_finite as require_finite
 from natgrad.errors import DtypeError, ShapeError, VelocityOverflowError
 from natgrad.linalg._columns import column_exponents, times_power
@@ -74,6 +74,19 @@ def lstsq(
         )
     if rtol is not None:
         rtol = number(rtol, "rtol", low=0, high=1, high_open=True)
+    fit = bare_lstsq(a, b, rtol=rtol, rounded=rounded)
+    if not all_finite(fit.solution):
+        raise VelocityOverflowError(
+            f"the least-squares solution overflows {a.dtype}. Use a wider dtype, or rescale the "
+            "system."
+        )
+    return fit
+
+
+def bare_lstsq(
+    a: Tensor, b: Tensor, *, rtol: float | None = None, rounded: torch.dtype | None = None
+) -> LeastSquares:
+    """Return `lstsq` of finite arguments that fit, unchecked; the solution may overflow."""
     own = rtol is None
     rtol = default_rtol(*a.shape, dtype=rounded or a.dtype) if rtol is None else rtol
     rhs = b[:, None] if b.ndim == 1 else b
@@ -84,11 +97,6 @@ def lstsq(
         return LeastSquares(scaled[:, 0] if b.ndim == 1 else scaled, rank, rtol)
     exponents = column_exponents(a) if own else None
     solution, rank = _scaled(a, rhs, (size_a, size_b), exponents, rtol)
-    if not bool(torch.isfinite(solution).all()):
-        raise VelocityOverflowError(
-            f"the least-squares solution overflows {a.dtype}. Use a wider dtype, or rescale the "
-            "system."
-        )
     return LeastSquares(solution[:, 0] if b.ndim == 1 else solution, rank, rtol)
 
 

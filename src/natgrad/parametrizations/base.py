@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import jvp, vjp
 
-from natgrad._checks import FLOATS, dense, describe, integer, number, numbers
+from natgrad._checks import FLOATS, all_finite, dense, describe, integer, number, numbers
 from natgrad._checks import dtype as check_dtype
 from natgrad._checks import generator as check_generator
 from natgrad.errors import (
@@ -343,7 +343,7 @@ def check_lift(u: Any, h: Tensor, shares: Sequence[float] | None, layers: int) -
         raise ShapeError(
             f"a velocity of the hypothesis must be {tuple(h.shape)} of {h.dtype}, but is {got}."
         )
-    if not bool(torch.isfinite(u).all()):
+    if not all_finite(u):
         raise NonFiniteError("the velocity to lift must be finite, but holds NaN or infinity.")
     if shares is not None and abs(sum(numbers(shares, "shares", count=layers)) - 1) > 1e-9:
         raise InvalidInputError(
@@ -375,6 +375,9 @@ def check_random(generator: Any, dtype: Any) -> None:
 
 def check_leaves(tensors: Sequence[Any], name: str) -> None:
     """Raise unless all are finite floating-point tensors of one dtype and device."""
+    if len(tensors) == 1 and type(tensors[0]) is Tensor and tensors[0].dtype in FLOATS:
+        if all_finite(dense(tensors[0], name)):
+            return
     for t in tensors:
         if not isinstance(t, Tensor):
             raise DtypeError(f"{name} must be torch tensors, but one is {describe(t)}.")
@@ -392,7 +395,7 @@ def check_leaves(tensors: Sequence[Any], name: str) -> None:
         if t.dtype != tensors[0].dtype:
             raise DtypeError(f"{name} mix {tensors[0].dtype} and {t.dtype}; convert with .to().")
     for t in tensors:
-        if not bool(torch.isfinite(t).all()):
+        if not all_finite(t):
             raise NonFiniteError(
                 f"{name} must be finite, but some entries are NaN or infinite. Has the run "
                 "diverged? Try smaller steps."

@@ -190,8 +190,14 @@ class Network(Parametrization[Dict]):
         return {name: t if name in kept else torch.zeros_like(t) for name, t in v.items()}
 
     def prefers_gram(self, params: Dict, x: Tensor) -> bool:
-        """Return True: the kernel of a few outputs beats rows of many parameters."""
-        return True
+        """Return whether there are fewer outputs than parameters, N < P.
+
+        The kernel costs N² P + N³ operations and N² numbers, the rows N P² + P³ and N P. With more
+        outputs than parameters the kernel is singular besides.
+        """
+        with torch.no_grad():
+            outputs = self._predict(params, x).numel()
+        return outputs < sum(t.numel() for t in params.values())
 
     def design(self, params: Dict, x: Tensor, layer: int | None = None) -> Design:
         """Return the dense Jacobian, `(n, k, p)`; n k p numbers of memory."""

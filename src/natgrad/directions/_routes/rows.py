@@ -12,10 +12,10 @@ from torch import Tensor
 from natgrad.directions._routes.problem import Problem
 from natgrad.errors import RankDeficientError
 from natgrad.likelihoods import Root
-from natgrad.linalg import default_rtol, graded_fisher_solve, graded_lstsq, lstsq, widen
+from natgrad.linalg import default_rtol, graded_fisher_solve, widen
 from natgrad.linalg._columns import column_exponents, times_power
-from natgrad.linalg._graded import MILD_SPREAD
-from natgrad.linalg._lstsq import condition, gram_inverse
+from natgrad.linalg._graded import MILD_SPREAD, bare_graded_lstsq
+from natgrad.linalg._lstsq import bare_lstsq, condition, gram_inverse
 from natgrad.parametrizations.base import Design, P, combine
 
 # A Gram matrix is tried if refinement can converge at all, and trusted if it does.
@@ -86,7 +86,7 @@ def _by_design(problem: Problem[P], design: Design) -> tuple[P, int]:
     a = white.apply(design.matrix).flatten(0, 1)
     b, ell = white.target.flatten(), white.log_weight.flatten()
     if not problem.damping:
-        fit = graded_lstsq(a, b, ell)
+        fit = bare_graded_lstsq(a, b, ell)
         return design.expand(fit.solution), fit.rank
     basis, exponents = None, column_exponents(a)
     if exponents is not None:  # z = 2^e v: the added rows are 2^{−e} √λ
@@ -99,7 +99,7 @@ def _by_design(problem: Problem[P], design: Design) -> tuple[P, int]:
     damped = widen(ell.new_full((p,), 0.5 * math.log(problem.sum_damping)))
     if exponents is not None:
         damped = damped - math.log(2) * exponents.to(damped.device)
-    fit = graded_lstsq(
+    fit = bare_graded_lstsq(
         torch.cat([a, extra]),
         torch.cat([b, b.new_zeros(p)]),
         torch.cat([widen(ell), damped]),
@@ -201,8 +201,10 @@ def normal_solve(a: Tensor, d: Tensor, damping: float = 0.0) -> tuple[Tensor, in
         return times_power(z, shift), rank
     # (aᵀa)⁺ = a⁺ (a⁺)ᵀ; the second is least squares on the columns of a as rows of weight 2^e.
     columns, ell = d.reshape(len(d), -1), math.log(2) * exponents
-    pulled = [graded_lstsq(unit.mT, times_power(c, -exponents), ell).solution for c in columns.mT]
-    return lstsq(a, torch.stack(pulled, 1)).solution.reshape(d.shape), rank
+    pulled = [
+        bare_graded_lstsq(unit.mT, times_power(c, -exponents), ell).solution for c in columns.mT
+    ]
+    return bare_lstsq(a, torch.stack(pulled, 1)).solution.reshape(d.shape), rank
 
 
 def _normal_solve(a: Tensor, d: Tensor, damping: float) -> tuple[Tensor, int]:

@@ -10,8 +10,10 @@ from natgrad.directions._routes.problem import Problem
 from natgrad.directions._routes.rows import normal_solve
 from natgrad.directions.fisher_over import GaussianInputs
 from natgrad.errors import UnsupportedError
-from natgrad.linalg import default_rtol, graded_lstsq, lstsq
+from natgrad.linalg import default_rtol
 from natgrad.linalg._columns import column_exponents
+from natgrad.linalg._graded import bare_graded_lstsq
+from natgrad.linalg._lstsq import bare_lstsq
 from natgrad.parametrizations.base import LiftedHypothesis, LinearHypothesis, P
 from natgrad.parametrizations.propagation import input_root
 
@@ -30,7 +32,7 @@ def lifted_over_batch(problem: Problem[P]) -> P | None:
     precision = None
     if likelihood.constant_fisher:
         precision = likelihood.precision_root(x, outputs)
-        fit = lstsq(x, _residual(precision, white.target))
+        fit = bare_lstsq(x, _residual(precision, white.target))
         u, spans = fit.solution.mT, fit.rank == inputs
     elif problem.damping:
         return None
@@ -38,7 +40,7 @@ def lifted_over_batch(problem: Problem[P]) -> P | None:
         eye = torch.eye(outputs, dtype=x.dtype, device=x.device)
         evaluation = torch.einsum("kj,nd->nkjd", eye, x).reshape(len(x), outputs, -1)
         rows = white.apply(evaluation).flatten(0, 1)
-        fit = graded_lstsq(rows, white.target.flatten(), white.log_weight.flatten())
+        fit = bare_graded_lstsq(rows, white.target.flatten(), white.log_weight.flatten())
         u, spans = fit.solution.reshape(outputs, inputs), False
     basis = right_root = None
     if not spans or problem.damping or problem.shares is None:

@@ -35,11 +35,11 @@ from natgrad.experiments.complete.config import (
 from natgrad.experiments.complete.result import METHODS, Completed, check_target, completed
 from natgrad.lab._run import Request, run
 from natgrad.lab._store.folder import RunFolder
-from natgrad.lab.sweep import Sweeper
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.claim import Claim
 from natgrad.lab.experiment import PRESETS, Experiment, Preset, Sweep, in_this_process
+from natgrad.lab.sweep import Sweeper
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

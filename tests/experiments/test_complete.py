@@ -12,7 +12,15 @@ from natgrad.data.completion import low_rank
 from natgrad.data.triples import index_table, make_table
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete import _tables, complete
-from natgrad.experiments.complete.config import Centering, Complete, Data, Prepared, TableOptions
+from natgrad.experiments.complete.config import (
+    SIZES,
+    Centering,
+    Complete,
+    Data,
+    Prepared,
+    Preset,
+    TableOptions,
+)
 from natgrad.experiments.complete.fit import complete_table, completed_matrix, compute, experiment
 from natgrad.experiments.complete.result import METHODS, completed
 from natgrad.fits import Entries, completion, fit_product
@@ -233,8 +241,9 @@ def test_the_command_leaves_report_picture_and_matrix(problem, tmp_path):
         complete_table(tmp_path / "table.csv", nowhere, preset="smoke", out=out, sweep=again)
 
 
-def test_the_centers_of_the_options_are_those_of_the_fits():
+def test_options_have_the_centers_of_the_fits_and_the_presets_of_the_laboratory():
     assert get_args(Centering) == get_args(completion.Centering)
+    assert get_args(Preset) == PRESETS == tuple(SIZES)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])

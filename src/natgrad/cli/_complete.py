@@ -10,8 +10,7 @@ import tyro
 from natgrad.cli._console import to_json
 from natgrad.cli._renamed import new_names
 from natgrad.cli._running import MakeSweeper, Running, with_engine
-from natgrad.experiments.complete.config import RENAMED, TableOptions
-from natgrad.lab.experiment import Preset
+from natgrad.experiments.complete.config import RENAMED, Preset, TableOptions
 
 
 @dataclass(frozen=True, kw_only=True)

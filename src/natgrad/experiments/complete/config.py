@@ -14,10 +14,13 @@ __all__ = [
     "Complete",
     "Data",
     "Prepared",
+    "Preset",
     "TableOptions",
 ]
 
-Centering = Literal["none", "mean", "means"]  # as in natgrad.fits, which needs torch
+# As in natgrad.fits and natgrad.lab, which need torch and NumPy.
+Centering = Literal["none", "mean", "means"]
+Preset = Literal["smoke", "quick", "paper"]
 
 _LARGEST_SCALE = 1e3  # products of larger factors overflow in single precision
 _FEWEST = 10  # gradients; with fewer, no flow has taken a step
@@ -93,7 +96,7 @@ class Prepared:
     seed: int = 0
 
 
-SIZES: Mapping[str, Mapping[str, Any]] = {
+SIZES: Mapping[Preset, Mapping[str, Any]] = {
     "smoke": {"scales": (1e-3,), "ranks": (2, 5), "max_evaluations": 500},
     "quick": {},
     "paper": {"depths": (2, 3, 4), "scales": (1.0, 1e-1, 1e-2, 1e-3, 1e-6)},

@@ -27,6 +27,7 @@ from natgrad.fits import Entries, completion, fit_product
 from natgrad.lab._store.store import Store
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.engines import Serial, start_engine
+from natgrad.lab.experiment import PRESETS
 from natgrad.lab.sweep import Sweeper
 from tests.helpers import randn
 

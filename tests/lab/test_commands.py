@@ -29,8 +29,6 @@ ROOT = Path(__file__).parents[2]
 def only_toys(monkeypatch):
     """Two toy experiments and no others, wherever this module was imported before."""
     monkeypatch.setattr(registry, "_EXPERIMENTS", {"toy/a": toys.A, "toy/b": toys.B})
-    for module in ("listing", "reproduce", "draw", "clean"):
-        monkeypatch.setattr(f"natgrad.cli._{module}.load", lambda: None)
 
 
 @pytest.fixture

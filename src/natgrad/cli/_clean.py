@@ -7,7 +7,6 @@ from typing import Annotated
 import tyro
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments import load
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -33,7 +32,6 @@ def clean(
 
     if not folder.is_dir():
         raise InvalidInputError(f"there is no folder {folder}; natgrad reproduce makes one.")
-    load()
     found = leftovers(folder)
     for leftover in found:
         print(f"{leftover.kind:<11} {size(leftover.bytes):>8}  {leftover.path}")

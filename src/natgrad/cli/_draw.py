@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import tyro
 
-from natgrad.experiments import load
 from natgrad.lab.experiment import Experiment
 from natgrad.lab.registry import experiment
 
@@ -27,7 +26,6 @@ def draw(
     from natgrad.lab import _run as run
     from natgrad.lab._store.folder import RunFolder
 
-    load()
     for path in run.draw(_experiment(RunFolder(folder).report()["figure"]), folder):
         print(path)
     return 0

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 
 from natgrad.cli._console import to_json
-from natgrad.experiments import load
 from natgrad.lab.experiment import PRESETS, Experiment
 from natgrad.lab.registry import experiments
 
@@ -24,7 +23,6 @@ def list_figures(json: bool = False) -> int:
     Args:
         json: Print a list of objects instead of a table.
     """
-    load()
     known = experiments()
     if json:
         print(to_json([_entry(experiment) for experiment in known]))

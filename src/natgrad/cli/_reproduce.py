@@ -12,7 +12,6 @@ from natgrad.cli._claims import print_report
 from natgrad.cli._console import complain, to_json
 from natgrad.cli._running import MakeSweeper, Running, report_failures, with_engine
 from natgrad.errors import InvalidInputError
-from natgrad.experiments import load
 from natgrad.lab.experiment import PRESETS, Experiment, Preset
 from natgrad.lab.failures import CellsFailedError, Failure
 from natgrad.lab.registry import experiment, names
@@ -32,7 +31,6 @@ class Options(Running):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
-    load()
     options, chosen = parse(arguments)
     return with_engine(options, lambda sweeper: execute(options, chosen, sweeper))
 

@@ -9,7 +9,3 @@ FIGURES: dict[str, str] = {
     for figure in figures
 }
 """The module that holds the config, the presets and the `EXPERIMENT` of each figure."""
-
-
-def load() -> None:
-    """Do nothing: `lab.registry` imports a figure when it is asked for."""

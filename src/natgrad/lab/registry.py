@@ -8,6 +8,8 @@ from typing import Any
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import Experiment
 
+__all__ = ["experiment", "experiments", "names", "register"]
+
 _TABLE = "natgrad.experiments"
 """Module whose `FIGURES` gives the module of each figure. Named here, imported on demand."""
 

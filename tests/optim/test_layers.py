@@ -25,8 +25,8 @@ from torch.nn import (
 from natgrad import Categorical, Gaussian, Network, reference
 from natgrad.errors import ShapeError
 from natgrad.optim import NGD, EqualShare, Factors
-from natgrad.optim._curvature.gram import symmetric
-from natgrad.optim._layers.tables import NormLayer
+from natgrad.optim._curvature.factor import symmetric
+from natgrad.optim._layers.norm import NormLayer
 from tests.helpers import assert_near, generator, randn
 from tests.optim.nets import backward, seeded, train, weights_of
 
@@ -97,7 +97,7 @@ def test_blocks_of_normalisations_are_exact(name):
 
 @pytest.mark.parametrize("full", [True, False])
 def test_steps_of_normalisations_divide_by_the_damped_block(full, monkeypatch):
-    monkeypatch.setattr("natgrad.optim._layers.tables.LARGEST_FULL_BLOCK", 1024 if full else 0)
+    monkeypatch.setattr("natgrad.optim._layers.norm.LARGEST_FULL_BLOCK", 1024 if full else 0)
     build, shape = NORMS["LayerNorm"]
     x, y, criterion = randn(*shape, seed=1), randn(6, 2, seed=2), Gaussian()
     model = seeded(build)

@@ -9,7 +9,6 @@ from natgrad.errors import InvalidInputError
 from natgrad.experiments.race.problems import load
 from natgrad.optim import NGD, EqualShare, Quadratic
 from natgrad.optim._direction import OuterPart
-from natgrad.optim.statistics import StepStatistics
 from tests.helpers import assert_near, randn
 from tests.optim.nets import backward, mlp, seeded, weights_of
 
@@ -75,9 +74,10 @@ def test_a_large_gradient_of_one_datum_is_still_known_for_an_outer_product():
     x, y = (torch.rand(1, 2000, generator=source) for _ in range(2))
     optimizer.step(lambda: backward(model, criterion, x, y))
     backward(model, criterion, x, y)
-    batch = optimizer._core.batch()
-    norms = optimizer._core.renew(batch, 1.0, list(model.parameters()), StepStatistics())
-    (part,) = optimizer._core.preconditioner.direction(batch, norms).parts
+    core = optimizer._core
+    batch = core.capture.batch(core.world)
+    norms, _ = batch.gradient_norms(list(model.parameters()), loss=None, step=2)
+    (part,) = core.preconditioner.direction(batch, norms).parts
     assert isinstance(part, OuterPart)
 
 

@@ -162,4 +162,3 @@ add_method(
     preconditioner,
     lambda: {"state": preconditioner().state_dict()},
 )
-add_method("natgrad.optim.StepStatistics.timed", optim.StepStatistics, lambda: {"part": "solve"})

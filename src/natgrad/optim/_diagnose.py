@@ -12,11 +12,10 @@ from natgrad._checks import dense, describe, require_finite
 from natgrad.errors import InvalidInputError, NatgradError, ShapeError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim._arguments import named, trainable
-from natgrad.optim._build import as_factors
-from natgrad.optim._curvature.block import KroneckerBlock
-from natgrad.optim._curvature.factor import Factors
-from natgrad.optim._curvature.gram import symmetric
-from natgrad.optim._curvature.preconditioners import BlockDiagonal
+from natgrad.optim._capture.moments import Factors
+from natgrad.optim._core import as_factors
+from natgrad.optim._curvature.block import BlockDiagonal, KroneckerBlock
+from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.preconditioner import Preconditioner
 

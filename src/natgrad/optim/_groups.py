@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import Module
 
@@ -80,23 +79,3 @@ def _parameters(params: Any, where: str) -> list[Tensor]:
                 f"{where}['params'] must hold parameters of the model, but there is {describe(p)}."
             )
     return found
-
-
-def rates(groups: Sequence[Mapping[str, Any]]) -> tuple[float, dict[Tensor, float] | None]:
-    """Return the largest learning rate, and every parameter's own in units of it.
-
-    None stands for all ones.
-    """
-    largest = max(float(group["lr"]) for group in groups)
-    if largest == 0 or all(float(group["lr"]) == largest for group in groups):
-        return largest, None
-    return largest, {p: float(g["lr"]) / largest for g in groups for p in g["params"]}
-
-
-def decay(groups: Sequence[Mapping[str, Any]]) -> None:
-    """Shrink weights by 1 − lr · weight_decay, apart from their gradients (AdamW's way)."""
-    for group in groups:
-        amount = float(group["lr"]) * float(group["weight_decay"])
-        moved = [p for p in group["params"] if p.grad is not None]
-        if amount and moved:
-            torch._foreach_mul_(moved, 1 - amount)

@@ -12,6 +12,8 @@ from natgrad._checks import ALL_FLOATS, integer, tensor
 from natgrad.errors import InvalidInputError
 from natgrad.optim._states import entries, real
 
+__all__ = ["Momentum"]
+
 # Weight of the latest length in the average that steps may not exceed.
 _LATEST = 0.1
 

@@ -13,7 +13,7 @@ import natgrad as ng
 HOME = str(Path(ng.__file__).parent)
 
 
-def test_one_step_is_followed_through_few_files():
+def test_one_step_is_followed_through_few_files() -> None:
     torch.manual_seed(0)
     model = Sequential(Linear(5, 8), Tanh(), Linear(8, 3))
     x, y = torch.randn(64, 5), torch.randint(0, 3, (64,))

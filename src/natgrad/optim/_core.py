@@ -131,7 +131,7 @@ class Core:
         self.preconditioner.load_state_dict(state["preconditioner"])
         steps = state["steps"]
         self.schedule.set(steps=steps, since=state["since"], due=state["due"])
-        self.generator.set_state(state["generator"].cpu())
+        self.generator.set_state(state["generator"].cpu().contiguous())
         if self.world.size > 1:  # the processes share a checkpoint, but not their draws
             self.generator.manual_seed(steps * self.world.size + self.world.rank)
         self.capture.clear()

@@ -119,6 +119,6 @@ def check_random(state: Any, where: str, generator: torch.Generator) -> None:
     try:
         if held.dtype != like.dtype or held.shape != like.shape:
             raise DtypeError(f"{where} must be {describe(like)}, but is {describe(held)}.")
-        torch.Generator(generator.device).set_state(held.cpu())
+        torch.Generator(generator.device).set_state(held.cpu().contiguous())
     except RuntimeError as error:
         raise InvalidInputError(f"{where} must be that of a generator: {error}.") from None

@@ -225,8 +225,14 @@ class NGD(Resumable):
         return cls(model, likelihood, lr=lr, **(defaults | options))
 
     @classmethod
+    @named
     def known_output(
-        cls, model: Module, likelihood: Likelihood, *, samples: int = 1, **options: Any
+        cls,
+        model: Module,
+        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
+        *,
+        samples: int = 1,
+        **options: Any,
     ) -> Self:
         """Return `published`, but with the last layer's Λ̃ in closed form instead of sampled.
 
@@ -244,7 +250,8 @@ class NGD(Resumable):
             >>> NGD.known_output(torch.nn.Linear(2, 1), ng.Gaussian()).factors.exact_output
             True
         """
-        if "factors" not in options:
+        samples = integer(samples, "samples", low=1)
+        if options.get("factors") is None:
             options["factors"], samples = Factors(samples=samples, memory=0.0), 1
         return cls.published(model, likelihood, samples=samples, **options)
 

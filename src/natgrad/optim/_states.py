@@ -87,7 +87,7 @@ def check_whole(saved: Any, own: list[dict[str, Any]], natural: Iterable[str]) -
 
 
 def check_groups(saved: Any, own: list[dict[str, Any]]) -> None:
-    """Raise unless saved parameter groups are like one's own in number and sizes."""
+    """Raise unless saved parameter groups match the optimizer's in number and sizes."""
     if not isinstance(saved, (list, tuple)) or len(saved) != len(own):
         raise DtypeError(f"param_groups must be a list of {len(own)}, but is {describe(saved)}.")
     for i, (group, mine) in enumerate(zip(saved, own, strict=True)):

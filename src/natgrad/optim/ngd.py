@@ -36,16 +36,16 @@ __all__ = ["NGD"]
 class NGD(Resumable):
     """Natural gradient descent: `loss = criterion(model(x), y)`, `backward()`, `step()`.
 
-    Every layer's Fisher block is a Kronecker product of the second moments of its inputs and of
-    errors sampled from the model; the direction is [BLH18] (20), d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹ with
-    π-corrected damping, and its length the minimum of the quadratic model. Nothing needs tuning;
-    docs/optimizer.md says why each part is there.
+    Each layer's Fisher block is approximated by a Kronecker product: the second moments of its
+    inputs, and of errors sampled from the model. The direction is [BLH18] (20),
+    d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, with π-corrected damping. Its length is the minimum of the quadratic
+    model. Nothing needs tuning; docs/optimizer.md explains each part.
 
     The likelihood is the criterion. Call it on the model's outputs in training mode; the optimizer
-    then knows outputs, labels and reduction. With a loss of your own name `reduction`, and pass a
-    closure to `step` if the damping is to adapt.
+    then knows outputs, labels and reduction. With a custom loss, give its `reduction`, and pass a
+    closure to `step` if the damping should adapt.
 
-    Damping and statistics refer to the average loss over data, whatever the reduction.
+    Damping and statistics refer to the average loss over samples, whatever the reduction.
 
     Args:
         model: The model, also inside `torch.compile` or `DistributedDataParallel`. Parameters of
@@ -54,12 +54,12 @@ class NGD(Resumable):
         likelihood: `Gaussian`, `Bernoulli`, `Categorical` or another `Likelihood`.
         lr: Factor on the step length; schedulers may change it.
         weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, apart from the loss.
-        groups: Parameters with an lr or weight_decay of their own, as mappings with `params`; all
-            others share the options above. Unequal rates bend the direction, and its length is
-            the best along what comes out, times the largest rate.
-        momentum: μ < 1, the part of the past in an average of gradients that directions are made
-            of; 0 for the gradient of this batch alone. Single data, when nothing is averaged yet,
-            keep their rank-one form and are not averaged.
+        groups: Parameters with their own lr or weight_decay, as mappings with `params`. All other
+            parameters share the options above. Unequal rates bend the direction; the length is
+            the best one along the bent direction, times the largest rate.
+        momentum: μ < 1, the weight of the past in the average of gradients from which directions
+            are made; 0 uses the gradient of this batch alone. Batches of a single sample are not
+            averaged until a larger batch has started an average.
         step_length: `Quadratic()` (default), `PerLayer()`, or `EqualShare()`, lr/L.
         damping: `Adaptive()` (default), `Fixed`, `Scheduled`, or a number for `Fixed`.
         factors: How the Kronecker factors are estimated.
@@ -71,7 +71,7 @@ class NGD(Resumable):
         weight_average: a, to keep an average of the weights with a/(k + a); see `averaged`.
         reduction: Reduction of a loss that is not the likelihood itself.
         strict: Raise, instead of warning, if some parameter has no Kronecker factors.
-        generator: Source of the sampled labels; default one of its own, with seed 0.
+        generator: Source of the sampled labels; by default a new one with seed 0.
 
     Attributes:
         statistics: What the last step did.
@@ -176,7 +176,7 @@ class NGD(Resumable):
         """Return the method of [BLH18] §5: (20) and (21) at every step, and nothing more.
 
         Factors of each batch alone, every Λ̃ from errors sampled `samples` times, √λ on both
-        factors, an equal share of 1/L for every layer. Two corrections: the predicted decrease of
+        factors, an equal share of 1/L forevery layer. Two corrections: the predicted decrease of
         (21) has the sign of a decrease and counts α once, and λ has a floor, without which it runs
         away. `known_output` does not sample the last Λ̃.
 
@@ -261,7 +261,7 @@ class NGD(Resumable):
 
         Args:
             closure: Clears the gradients, computes the loss, calls `backward` and returns it. Only
-                a foreign loss needs it, to measure what a step achieved.
+                a custom loss needs it, to measure what a step achieved.
 
         Returns:
             What the closure returned.

@@ -60,7 +60,7 @@ class Schedule:
 
 
 class Capture:
-    """Hooks on a model's layers and on its criterion; collects a `Call` for every batch.
+    """Hooks on a model's layers and on its criterion; collects a `Call` forevery batch.
 
     Args:
         model: The model.
@@ -310,7 +310,7 @@ class Structure:
             raise InvalidInputError(
                 f"the model has changed since the optimizer was constructed: {found}. The step is "
                 "refused and the weights are untouched. Undo the change, or construct a new "
-                "optimizer, whose state begins anew."
+                "optimizer, whose state starts empty."
             )
 
     def _change(self) -> str | None:

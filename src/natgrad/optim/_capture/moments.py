@@ -32,11 +32,11 @@ class Factors:
             backward pass for each output; `"propagated"`, eq. 14–15, linear networks only;
             `"empirical"`, the true labels, which is not the Fisher.
         samples: K, backward passes of sampled errors.
-        memory: How many past data the averages remember. New data of number m get the weight
+        memory: How many past samples the averages remember. m new samples get the weight
             m / (m + past), past ≤ memory; 0 takes each batch alone, as [BLH18] does.
         keep: Whether factors stay in memory beside their inverses. False, which needs `memory=0`,
             halves the optimizer's state.
-        sharing: Where a weight is used at many positions of a datum (sequences, convolutions):
+        sharing: Where a weight is used at many positions of a sample (sequences, convolutions):
             `"expand"` counts every position as a row, `"reduce"` averages inputs and sums errors
             over positions first, which is cheaper and exact where only their average matters.
         exact_output: Take the last layer's error factor from the likelihood, where the layer's
@@ -71,7 +71,7 @@ class Factors:
 
 @dataclass
 class Visit:
-    """One pass of data through one layer: what entered, and the graph's edge at the output.
+    """One pass of a batch through one layer: what entered, and the graph's edge at the output.
 
     Attributes:
         called: Whether the layer's own forward ran; attention reads weights past it.
@@ -191,21 +191,21 @@ class Gather:
         return moments
 
     def _check_rows(self, moments: Mapping[str, Moments], n: int) -> None:
-        """Refuse layers that saw fewer rows than there are data, unless data share them.
+        """Refuse layers that saw fewer rows than there are samples, unless samples share them.
 
-        A table of positions is looked up once for all data. The errors that reach such a row are
-        summed over its data; sampled ones are independent with mean zero, so the square of their
+        A table of positions is looked up once for all samples. The errors that reach such a row are
+        summed over its samples; sampled ones are independent with mean zero, so the square of their
         sum has the expectation of the sum of their squares. The input factor, an average over
-        rows, is the same as if each datum had its own.
+        rows, is the same as if each sample had its own.
         """
         whole = any(found.rows >= n for found in moments.values())
         shared = whole and self.factors.source == "sampled"
         for name, found in moments.items():
             if found.rows < n and not (shared and found.rows):
                 raise ShapeError(
-                    f"layer {name!r} saw {found.rows} rows, but the criterion {n} data. If one "
+                    f"layer {name!r} saw {found.rows} rows, but the criterion {n} samples. If one "
                     "loss gathers several forward passes, hold their outputs until it is called, "
-                    "or run them as one batch; if data share rows, expand them to one each."
+                    "or run them as one batch; if samples share rows, expand them to one each."
                 )
 
     def _errors(self, likelihood: Likelihood, output: Tensor, y: Tensor | None) -> Iterator[Tensor]:

@@ -28,7 +28,7 @@ class KroneckerBlock:
 
     Args:
         layer: The layer.
-        memory: How many past data the factors remember.
+        memory: How many past samples the factors remember.
         split: How the factors share the damping.
         solver: How the factors are inverted.
         power: −1 for the natural gradient, −½ for square-root whitening ([BLH18] §6).
@@ -121,7 +121,7 @@ class KroneckerBlock:
         return right.right(left.left(g))
 
     def outer(self, x: Tensor, total: float, norms: Mapping[Tensor, float]) -> OuterPart | None:
-        """Return the direction of a single datum, whose gradient is e x̄ᵀ, [BLH18] §3.
+        """Return the direction of a single sample, whose gradient is e x̄ᵀ, [BLH18] §3.
 
         Two products of a matrix and a vector replace two of matrices, and the gradient is not read
         but for its norm.
@@ -204,10 +204,10 @@ class BlockDiagonal:
     """One block of the Fisher for each layer, and plain steps for other parameters.
 
     Args:
-        coverage: The model's layers and other parameters; layers that turn out to be used behind
-            the hooks' back are moved to the others.
+        coverage: The model's layers and other parameters. A layer whose weight turns out to be used
+            outside of its forward is moved to the others.
         blocks: By module name.
-        memory: How many past data are remembered.
+        memory: How many past samples are remembered.
         chain: Computes the factors of a linear network, [BLH18] (14)–(15).
 
     Attributes:
@@ -233,7 +233,7 @@ class BlockDiagonal:
     def update(self, batch: Batch, likelihood: Likelihood) -> dict[str, str]:
         """Blend in the statistics of a batch; return parameters that lost their factors, and why.
 
-        The only reason there is: a layer got a gradient although nothing passed through its
+        There is one possible reason: a layer got a gradient although nothing passed through its
         forward, because other code reads its weight (`torch.nn.MultiheadAttention` does).
         """
         hidden: dict[str, str] = {}
@@ -280,7 +280,7 @@ class BlockDiagonal:
         Args:
             batch: The batch.
             norms: Norms of the gradients, by parameter; None if they are not of this batch alone,
-                and so never those of a single datum.
+                and so never those of a single sample.
         """
         single = batch.calls[0].single if batch.n == 1 and norms is not None else {}
         parts: list[Part] = []

@@ -16,7 +16,7 @@ from natgrad.optim.damping import Split
 
 FEW_ROWS = 0.2
 """Rows up to this fraction of the side are worth keeping: they update an inverse for less than a
-factorisation costs (the table of `inverses`)."""
+factorization costs (the table of `inverses`)."""
 
 # Rows of a block: small enough to skip most of the upper triangle, large enough for fast products.
 _BLOCK = 128

@@ -6,7 +6,7 @@
 | `eigen` | Λ; any power; needs no γ | 14 n³ |
 | `woodbury` | the last inverse and r new rows | 10.5 n² r |
 | `row` | Λ = xxᵀ of one row alone | n, and applying it 5/n of a product |
-| `constant` | Λ that never changes | 14 n³ once, then n³ for every new γ |
+| `constant` | Λ that never changes | 14 n³ once, then n³ forevery new γ |
 | `low_rank` | Λ; rank r and one number for the rest | 13 n² r, and applying it 4 r/n of a product |
 
 Measured in float32 for n = 400…2000; LAPACK runs far off its bound at these sizes. A rank-one
@@ -159,10 +159,10 @@ class Keeper:
     Woodbury identity; the identity keeps Λ's average *and* the ridge, which shrinks by 1 − w each
     time. So the ridge inside is known. While it is near the one wanted, products are corrected for
     the difference (`corrected`, within 1 %); once it is not, because it has shrunk or because the
-    damping has adapted, the factor is factorised anew: an update at Sherman–Morrison's price that
+    damping has adapted, the factor is factorized again: an update at Sherman–Morrison's price that
     follows an adaptive damping.
 
-    A factor that is constant for ever is decomposed once, whatever the damping does. That of one
+    A factor that is constant forever is decomposed once, whatever the damping does. That of one
     row alone needs no matrix.
 
     Args:

@@ -23,7 +23,7 @@ class PlainBlock:
 
     Args:
         param: The parameter.
-        memory: How many past data the trace remembers.
+        memory: How many past samples the trace remembers.
     """
 
     def __init__(self, param: Parameter, memory: float) -> None:
@@ -79,11 +79,11 @@ class PlainBlock:
 class DiagonalBlock:
     """The diagonal of one layer's Fisher block, [BLH18] §6: average squares of its gradients.
 
-    A weight used at several positions of one datum counts each by itself.
+    A weight used at several positions of one sample counts each by itself.
 
     Args:
         layer: The layer.
-        memory: How many past data the average remembers.
+        memory: How many past samples the average remembers.
 
     Attributes:
         mean: Mean of the diagonal at the last refresh.

@@ -16,7 +16,7 @@ _CORRECTED = 0.01
 class Row:
     """(γI + xxᵀ)⁻¹ of a single row, [BLH18] §3: vectors, and no matrix.
 
-    What is across x is taken twice, and x never normalised: x itself has then nothing across it,
+    What is across x is taken twice, and x never normalized: x itself has then nothing across it,
     to the last bit, where residues of rounding over a small γ would drown 1/(γ + |x|²).
 
     Args:
@@ -145,7 +145,7 @@ def corrected(
 def by_low_rank(matrix: Tensor, ridge: float, rank: int) -> LowRank:
     """Return (Λ + γI)⁻¹ with the `rank` leading eigenvectors, the rest by their mean.
 
-    A randomised range finder with two power iterations (Halko et al. 2011).
+    A randomized range finder with two power iterations (Halko et al. 2011).
     """
     full = symmetric(matrix)
     n = len(full)

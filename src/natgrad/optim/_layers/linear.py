@@ -3,8 +3,9 @@
 A layer's parameters form one matrix W̄ of shape `(n_out, n_in)`, the bias its last column. Its
 Fisher block is approximated by Λ ⊗ Λ̃, second moments of the rows that enter the layer (with a one
 appended if there is a bias) and of the errors that come back to its outputs. A weight used at many
-positions of one datum (sequences, convolutions) has one row per position ("expand"), or one row
-per datum with inputs averaged and errors summed over positions ("reduce"; Eschenhagen et al. 2023).
+positions of one sample (sequences, convolutions) has one row per position ("expand"), or one row
+per sample with inputs averaged and errors summed over positions ("reduce"; Eschenhagen et al.
+2023).
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +20,7 @@ from torch.nn import Module, Parameter
 from natgrad.optim._curvature.factor import Gram, with_ones
 
 Sharing = Literal["expand", "reduce"]
-"""How the positions at which one datum uses a weight are counted."""
+"""How the positions at which one sample uses a weight are counted."""
 
 
 Pass = tuple[str, Tensor, GradientEdge, bool]
@@ -105,7 +106,7 @@ class Layer(ABC):
         """Return what came back to the layer's output, one row per position, `(r, n_out)`."""
 
     def reduced(self, rows: Tensor, n: int, *, mean: bool) -> Tensor:
-        """Return rows as they are counted: all, or their average or sum over each datum."""
+        """Return rows as they are counted: all, or their average or sum over each sample."""
         if self.sharing == "expand" or len(rows) == n or len(rows) % n:
             return rows
         each = rows.reshape(n, -1, rows.shape[-1])
@@ -116,7 +117,7 @@ class Layer(ABC):
 
         Args:
             x: What entered the layer.
-            n: Number of data of the batch.
+            n: Number of samples of the batch.
         """
         rows = self.reduced(wide(self.input_rows(x)), n, mean=True)
         return Gram.of(rows, ones=self.bias is not None), len(rows)
@@ -127,7 +128,7 @@ class Layer(ABC):
         Args:
             e: What came back to the layer's output.
             x: What entered the layer.
-            n: Number of data of the batch.
+            n: Number of samples of the batch.
         """
         return Gram.of(self.reduced(wide(self.error_rows(e)), n, mean=False))
 

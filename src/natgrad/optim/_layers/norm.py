@@ -23,10 +23,10 @@ LARGEST_FULL_BLOCK = 1024
 
 
 class NormLayer(Layer):
-    """Scale and shift of a normalisation: the Fisher block of a vector, full or diagonal.
+    """Scale and shift of a normalization: the Fisher block of a vector, full or diagonal.
 
-    The output is linear in both, so a datum's gradient is Σ e ⊙ x̂ and Σ e over its positions, x̂
-    the normalised input; the block is the second moment of these, with nothing approximated but
+    The output is linear in both, so a sample's gradient is Σ e ⊙ x̂ and Σ e over its positions, x̂
+    the normalized input; the block is the second moment of these, with nothing approximated but
     the expectation. W̄ is one column.
     """
 
@@ -49,7 +49,7 @@ class NormLayer(Layer):
         return (1,), (n, n) if self.full else (n,)
 
     def input_rows(self, x: Tensor) -> Tensor:
-        """Return a one for each datum."""
+        """Return a one for each sample."""
         return torch.ones(len(x), 1, dtype=wide(x).dtype, device=x.device)
 
     def error_rows(self, e: Tensor) -> Tensor:
@@ -61,8 +61,8 @@ class NormLayer(Layer):
         return Gram(total=torch.full((1,), float(n), dtype=wide(x).dtype, device=x.device)), n
 
     def gradients(self, e: Tensor, x: Tensor, n: int) -> Tensor:
-        """Return every datum's gradient, `(n, numbers)`; of every position if data are mixed."""
-        e, unit = wide(e), wide(_normalised(self.module, x))
+        """Return each sample's gradient, `(n, numbers)`; each position's if samples are mixed."""
+        e, unit = wide(e), wide(_normalized(self.module, x))
         channels = not isinstance(self.module, (LayerNorm, RMSNorm))
         if channels:  # (n, channels, …)
             found = [(e * unit).flatten(2).sum(2), e.flatten(2).sum(2)] if e.ndim > 2 else []
@@ -73,7 +73,7 @@ class NormLayer(Layer):
         return found[0] if self.bias is None else torch.cat(found, dim=1)
 
     def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
-        """Return the second moment of the data's gradients, or its diagonal."""
+        """Return the second moment of the samples' gradients, or its diagonal."""
         rows = self.gradients(e, x, n)
         if not self.full:
             return Gram(total=rows.square().sum(0))
@@ -98,8 +98,8 @@ class NormLayer(Layer):
         return [piece.reshape(p.shape) for piece, p in pieces]
 
 
-def _normalised(module: Module, x: Tensor) -> Tensor:
-    """Return the input before scale and shift, as a normalisation in training mode makes it."""
+def _normalized(module: Module, x: Tensor) -> Tensor:
+    """Return the input before scale and shift, as a normalization in training mode makes it."""
     if isinstance(module, LayerNorm):
         return F.layer_norm(x, module.normalized_shape, None, None, module.eps)
     if isinstance(module, RMSNorm):

@@ -23,7 +23,8 @@ def divide(
         groups: Each a mapping with `params`, and `lr` or `weight_decay` where they differ.
 
     Example:
-        >>> layer = torch.nn.Linear(2, 1)
+        >>> from torch.nn import Linear
+        >>> layer = Linear(2, 1)
         >>> found = divide(layer, list(layer.parameters()), [{"params": [layer.bias], "lr": 0.1}])
         >>> [(len(group["params"]), group.get("lr")) for group in found]
         [(1, 0.1), (1, None)]

@@ -26,7 +26,12 @@ from natgrad.optim._layers.attention import AttentionLayer
 from natgrad.optim._layers.convolution import ConvLayer
 from natgrad.optim._layers.embedding import EmbeddingLayer
 from natgrad.optim._layers.linear import Layer, LinearLayer, Sharing
-from natgrad.optim._layers.norm import NormLayer
+from natgrad.optim._layers.norm import (
+    ChannelNormLayer,
+    GroupNormLayer,
+    LayerNormLayer,
+    RMSNormLayer,
+)
 
 
 class UncoveredWarning(UserWarning):
@@ -38,12 +43,12 @@ KINDS: dict[type[Module], type[Layer]] = {
     Conv1d: ConvLayer,
     Conv2d: ConvLayer,
     Embedding: EmbeddingLayer,
-    LayerNorm: NormLayer,
-    RMSNorm: NormLayer,
-    GroupNorm: NormLayer,
-    BatchNorm1d: NormLayer,
-    BatchNorm2d: NormLayer,
-    BatchNorm3d: NormLayer,
+    LayerNorm: LayerNormLayer,
+    RMSNorm: RMSNormLayer,
+    GroupNorm: GroupNormLayer,
+    BatchNorm1d: ChannelNormLayer,
+    BatchNorm2d: ChannelNormLayer,
+    BatchNorm3d: ChannelNormLayer,
     MultiheadAttention: AttentionLayer,
 }
 """The layer class of every supported kind of module."""

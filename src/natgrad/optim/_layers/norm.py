@@ -1,6 +1,7 @@
 """Normalization layers: scale and shift have an exact Fisher block, full or diagonal."""
 
 import math
+from abc import abstractmethod
 
 import torch
 from torch import Tensor
@@ -60,16 +61,18 @@ class NormLayer(Layer):
         """Return n, the second moment of ones."""
         return Gram(total=torch.full((1,), float(n), dtype=wide(x).dtype, device=x.device)), n
 
+    @abstractmethod
+    def normalized(self, x: Tensor) -> Tensor:
+        """Return the input before scale and shift, as the module makes it in training mode."""
+
+    @abstractmethod
+    def per_sample(self, t: Tensor, n: int) -> Tensor:
+        """Return sums of an output-shaped tensor over the positions of each of n samples."""
+
     def gradients(self, e: Tensor, x: Tensor, n: int) -> Tensor:
         """Return each sample's gradient, `(n, numbers)`; each position's if samples are mixed."""
-        e, unit = wide(e), wide(_normalized(self.module, x))
-        channels = not isinstance(self.module, (LayerNorm, RMSNorm))
-        if channels:  # (n, channels, …)
-            found = [(e * unit).flatten(2).sum(2), e.flatten(2).sum(2)] if e.ndim > 2 else []
-            found = found or [e * unit, e]
-        else:
-            lead = n if len(e) == n else math.prod(e.shape[: e.ndim - self.weight.ndim])
-            found = [t.reshape(lead, -1, self.weight.numel()).sum(1) for t in (e * unit, e)]
+        e, unit = wide(e), wide(self.normalized(x))
+        found = [self.per_sample(e * unit, n), self.per_sample(e, n)]
         return found[0] if self.bias is None else torch.cat(found, dim=1)
 
     def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
@@ -98,13 +101,46 @@ class NormLayer(Layer):
         return [piece.reshape(p.shape) for piece, p in pieces]
 
 
-def _normalized(module: Module, x: Tensor) -> Tensor:
-    """Return the input before scale and shift, as a normalization in training mode makes it."""
-    if isinstance(module, LayerNorm):
-        return F.layer_norm(x, module.normalized_shape, None, None, module.eps)
-    if isinstance(module, RMSNorm):
-        return F.rms_norm(x, module.normalized_shape, None, module.eps)
-    if isinstance(module, GroupNorm):
-        return F.group_norm(x, module.num_groups, None, None, module.eps)
-    assert isinstance(module, (BatchNorm1d, BatchNorm2d, BatchNorm3d))
-    return F.batch_norm(x, None, None, training=True, eps=module.eps)
+class ChannelNormLayer(NormLayer):
+    """`torch.nn.BatchNorm1d`, `BatchNorm2d` or `BatchNorm3d`, in training mode."""
+
+    def normalized(self, x: Tensor) -> Tensor:
+        """Return the input before scale and shift."""
+        norm: BatchNorm1d | BatchNorm2d | BatchNorm3d = self.module  # type: ignore[assignment]
+        return F.batch_norm(x, None, None, training=True, eps=norm.eps)
+
+    def per_sample(self, t: Tensor, n: int) -> Tensor:
+        """Return sums over positions of every channel, `(n, channels)`."""
+        return t.flatten(2).sum(2) if t.ndim > 2 else t
+
+
+class GroupNormLayer(ChannelNormLayer):
+    """`torch.nn.GroupNorm`."""
+
+    def normalized(self, x: Tensor) -> Tensor:
+        """Return the input before scale and shift."""
+        norm: GroupNorm = self.module  # type: ignore[assignment]
+        return F.group_norm(x, norm.num_groups, None, None, norm.eps)
+
+
+class LayerNormLayer(NormLayer):
+    """`torch.nn.LayerNorm`."""
+
+    def normalized(self, x: Tensor) -> Tensor:
+        """Return the input before scale and shift."""
+        norm: LayerNorm = self.module  # type: ignore[assignment]
+        return F.layer_norm(x, norm.normalized_shape, None, None, norm.eps)
+
+    def per_sample(self, t: Tensor, n: int) -> Tensor:
+        """Return sums over positions, `(n, entries)`; every position if samples are mixed."""
+        lead = n if len(t) == n else math.prod(t.shape[: t.ndim - self.weight.ndim])
+        return t.reshape(lead, -1, self.weight.numel()).sum(1)
+
+
+class RMSNormLayer(LayerNormLayer):
+    """`torch.nn.RMSNorm`."""
+
+    def normalized(self, x: Tensor) -> Tensor:
+        """Return the input before scale."""
+        norm: RMSNorm = self.module  # type: ignore[assignment]
+        return F.rms_norm(x, norm.normalized_shape, None, norm.eps)

@@ -14,17 +14,15 @@ from natgrad._checks import function, integer, number, refuse_unknown
 from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim import statistics
-from natgrad.optim._arguments import check_generator, named, trainable
+from natgrad.optim._arguments import check_generator, divide, named, trainable
 from natgrad.optim._averaging import WeightAverage
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import Core, Method, as_damping, as_factors, as_step_length, check_options
 from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._direction import Backup, decay, rates
-from natgrad.optim._grad_scaler import unscaled
-from natgrad.optim._groups import divide
 from natgrad.optim._layers.coverage import announce
-from natgrad.optim._optimizer import Resumable
+from natgrad.optim._optimizer import Resumable, unscaled
 from natgrad.optim.damping import Adaptation, Adaptive, Damping
 from natgrad.optim.momentum import Momentum
 from natgrad.optim.statistics import StepStatistics, Verdict

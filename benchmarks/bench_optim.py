@@ -50,7 +50,7 @@ def cpu_interleaved(*calls: Callable[[], object], rounds: int) -> list[float]:
 
 
 class Contest:
-    """The same network trained by SGD through plain autograd, and by NGD as it comes.
+    """The same network trained by SGD through plain autograd, and by NGD with default settings.
 
     Both go through the same batches, again and again.
     """

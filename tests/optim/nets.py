@@ -9,7 +9,7 @@ from torch.nn import Conv2d, Flatten, Linear, Module, Sequential, Tanh
 
 from natgrad.likelihoods import Likelihood
 from natgrad.optim import NGD
-from natgrad.optim._curvature.gram import symmetric
+from natgrad.optim._curvature.factor import symmetric
 from tests.helpers import F64, generator, randn
 
 

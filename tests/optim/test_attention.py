@@ -7,7 +7,7 @@ from torch.nn import Linear, Module, MultiheadAttention, TransformerEncoderLayer
 
 from natgrad import Gaussian
 from natgrad.optim import NGD, Factors, UncoveredWarning
-from natgrad.optim._curvature.gram import symmetric
+from natgrad.optim._curvature.factor import symmetric
 from tests.helpers import assert_near, randn
 from tests.optim.nets import backward, seeded, train
 

@@ -202,7 +202,7 @@ def test_a_sequence_counts_every_position():
     inputs, _ = factors_of(optimizer)["0"]
     _, errors = factors_of(optimizer)["2"]
     assert_near(inputs, flat.mT @ flat / 40, 1e-12)
-    # Five positions of one datum: their Fishers add up.
+    # Five positions of one sample: their Fishers add up.
     assert_near(errors, 5 * torch.eye(2, dtype=F64), 1e-12)
 
 
@@ -411,14 +411,14 @@ def test_models_may_return_tuples_and_mappings_and_take_keywords(mapping):
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_a_foreign_loss_with_closure_equals_the_criterion(reduction):
+def test_a_custom_loss_with_closure_equals_the_criterion(reduction):
     ends = []
     x = randn(8, 3, seed=7)
-    for foreign in (False, True):
+    for custom in (False, True):
         model = seeded(lambda: mlp(3, 5, 3))
         ours = Categorical(reduction=reduction)
-        loss = CrossEntropyLoss(reduction=reduction) if foreign else ours
-        optimizer = NGD(model, Categorical(), reduction=reduction) if foreign else NGD(model, ours)
+        loss = CrossEntropyLoss(reduction=reduction) if custom else ours
+        optimizer = NGD(model, Categorical(), reduction=reduction) if custom else NGD(model, ours)
 
         def closure(model=model, loss=loss, optimizer=optimizer) -> Tensor:
             optimizer.zero_grad()
@@ -436,7 +436,7 @@ def test_a_foreign_loss_with_closure_equals_the_criterion(reduction):
         assert_near(a, b, 1e-6)
 
 
-def test_a_foreign_loss_without_closure_keeps_the_damping_and_says_so():
+def test_a_custom_loss_without_closure_keeps_the_damping_and_says_so():
     model, loss = seeded(lambda: mlp(3, 5, 3)), CrossEntropyLoss()
     optimizer = NGD(model, Categorical(), reduction="mean")
     for _ in range(3):

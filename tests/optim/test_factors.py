@@ -1,4 +1,4 @@
-"""Kronecker factors against dense Fishers, exact sums, and an implementation nobody here wrote."""
+"""Kronecker factors against dense Fishers, exact sums, and an independent implementation."""
 
 import warnings
 
@@ -88,7 +88,7 @@ def test_deep_linear_blocks_are_exact(source, reduction):
     ],
     ids=["gaussian", "bernoulli", "categorical"],
 )
-def test_blocks_of_a_single_datum_are_exact(criterion, y):
+def test_blocks_of_a_single_sample_are_exact(criterion, y):
     model, x = seeded(lambda: mlp(3, 4, 2)), randn(1, 3, seed=4)
     truth = dense_blocks(criterion, model, x)
     optimizer = one_step(model, criterion, x, y, source="exact")

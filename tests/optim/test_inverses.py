@@ -7,18 +7,15 @@ from torch import Tensor
 from natgrad import Gaussian
 from natgrad.errors import RankDeficientError
 from natgrad.optim import NGD
-from natgrad.optim._curvature.factor import Factor
-from natgrad.optim._curvature.gram import Gram, add_gram, symmetric
-from natgrad.optim._curvature.inverse import (
-    Dense,
+from natgrad.optim._curvature.factor import Factor, Gram, add_gram, symmetric
+from natgrad.optim._curvature.inverse import Dense, Keeper, by_cholesky
+from natgrad.optim._curvature.solvers import (
     Row,
-    by_cholesky,
     by_eigen,
     by_low_rank,
     by_woodbury,
     corrected,
 )
-from natgrad.optim._curvature.keeper import Keeper
 from tests.helpers import F64, assert_near, pinv, randn
 from tests.optim.nets import backward, mlp, seeded, train
 
@@ -160,7 +157,7 @@ def test_sherman_morrison_follows_an_adaptive_damping():
         # Exactly the inverse of the average with a known ridge; corrected for the one wanted.
         assert_near(keeper.inverse.matrix, inverse(symmetric(factor.matrix), keeper.ridge), 1e-9)
         truth = inverse(symmetric(factor.matrix), ridge)
-        assert_near(keeper.left(eye) @ torch.linalg.inv(truth), eye, 0.0101)
+        assert_near(keeper.product.left(eye) @ torch.linalg.inv(truth), eye, 0.0101)
     assert used[0] == "cholesky"
     assert used[40] == "cholesky"  # the damping jumped
     assert used.count("woodbury") > 55

@@ -25,8 +25,8 @@ from torch.nn import (
 from natgrad import Categorical, Gaussian, Network, reference
 from natgrad.errors import ShapeError
 from natgrad.optim import NGD, EqualShare, Factors
-from natgrad.optim._curvature.gram import symmetric
-from natgrad.optim._layers.tables import NormLayer
+from natgrad.optim._curvature.factor import symmetric
+from natgrad.optim._layers.norm import NormLayer
 from tests.helpers import assert_near, generator, randn
 from tests.optim.nets import backward, seeded, train, weights_of
 
@@ -97,7 +97,7 @@ def test_blocks_of_normalisations_are_exact(name):
 
 @pytest.mark.parametrize("full", [True, False])
 def test_steps_of_normalisations_divide_by_the_damped_block(full, monkeypatch):
-    monkeypatch.setattr("natgrad.optim._layers.tables.LARGEST_FULL_BLOCK", 1024 if full else 0)
+    monkeypatch.setattr("natgrad.optim._layers.norm.LARGEST_FULL_BLOCK", 1024 if full else 0)
     build, shape = NORMS["LayerNorm"]
     x, y, criterion = randn(*shape, seed=1), randn(6, 2, seed=2), Gaussian()
     model = seeded(build)
@@ -121,7 +121,7 @@ def test_an_embedding_of_single_tokens_has_an_exact_diagonal_input_factor():
     optimizer = started(build, criterion, x, y)
     found = block(optimizer, "0")
     assert_near(found.inputs.matrix, torch.tensor([1, 2, 0, 3, 0]).double() / 6, 1e-12)
-    # The head is linear: errors do not depend on the datum, and the product is exact.
+    # The head is linear: errors do not depend on the sample, and the product is exact.
     dense = fisher_of(build, criterion, x, "0.weight")
     kron = torch.kron(torch.diag(found.inputs.matrix), symmetric(found.errors.matrix))
     assert_near(kron, dense, 1e-9)
@@ -182,8 +182,8 @@ def options(conv: Module, groups: int) -> dict[str, object]:
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("kind", [Conv1d, Conv2d])
-def test_a_convolution_with_one_position_is_exact_for_one_datum(kind, groups):
-    """One position, one datum: Λ ⊗ Λ̃ of every group is the dense Fisher's block."""
+def test_a_convolution_with_one_position_is_exact_for_one_sample(kind, groups):
+    """One position, one sample: Λ ⊗ Λ̃ of every group is the dense Fisher's block."""
     spatial = (3,) if kind is Conv1d else (3, 2)
     build = lambda: first(kind(4, 4, spatial, groups=groups), Tanh(), Flatten(), Linear(4, 3))  # noqa: E731
     x, y, criterion = randn(1, 4, *spatial, seed=4), torch.tensor([1]), Categorical()
@@ -288,7 +288,7 @@ def test_a_network_of_everything_trains(method):
 
 
 def test_the_diagonal_of_every_layer_is_that_of_the_dense_fisher():
-    """One position per datum, so that the squares are the Fisher's diagonal for every kind."""
+    """One position per sample, so that the squares are the Fisher's diagonal for every kind."""
     for build, x in (
         (
             lambda: first(Embedding(5, 3), Flatten(), Linear(3, 2)),

@@ -122,7 +122,7 @@ def test_unscaled_gradients_need_the_scaler():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("make", [NGD, NGD.published])
-def test_a_single_datum_in_half_precision_trains(make, dtype):
+def test_a_single_sample_in_half_precision_trains(make, dtype):
     model, criterion = network(dtype), Gaussian()
     optimizer = make(model, criterion)
     losses = train(optimizer, criterion, X[:1].to(dtype), Y[:1].to(dtype), 10)

@@ -13,7 +13,7 @@ from tests.optim.nets import seeded
 
 
 class Texts(Module):
-    """A row of outputs for each position of each datum, and a record of how many data came."""
+    """A row of outputs for each position of each sample, and a record of how many samples came."""
 
     def __init__(self, flat: bool) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Ragged(Texts):
 
 
 class Named(Texts):
-    """Takes a dictionary, which nobody can cut."""
+    """Takes a dictionary, which cannot be cut."""
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         return super().forward(batch["x"])
@@ -129,7 +129,7 @@ def test_a_mask_that_has_as_many_rows_as_a_later_batch_is_not_cut():
     assert min(model.seen) == 5
 
 
-def test_a_first_batch_of_one_datum_says_nothing_about_larger_ones():
+def test_a_first_batch_of_one_sample_says_nothing_about_larger_ones():
     criterion, model = Categorical(), seeded(lambda: Texts(flat=False))
     optimizer = NGD(model, criterion, step_length=Quadratic(rows=3))
     for n in (1, 1, 8):

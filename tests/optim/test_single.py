@@ -1,4 +1,4 @@
-"""Batches of one datum: vectors stand for the direction wherever the gradient is their product."""
+"""Batches of one sample: vectors stand for the direction wherever the gradient is their product."""
 
 import pytest
 import torch
@@ -9,7 +9,6 @@ from natgrad.errors import InvalidInputError
 from natgrad.experiments.race.problems import load
 from natgrad.optim import NGD, EqualShare, Quadratic
 from natgrad.optim._direction import OuterPart
-from natgrad.optim.statistics import StepStatistics
 from tests.helpers import assert_near, randn
 from tests.optim.nets import backward, mlp, seeded, weights_of
 
@@ -67,7 +66,7 @@ def test_outputs_along_vectors_are_those_of_moved_weights(bias):
         assert_near(found, layer(X), 1e-14)
 
 
-def test_a_large_gradient_of_one_datum_is_still_known_for_an_outer_product():
+def test_a_large_gradient_of_one_sample_is_still_known_for_an_outer_product():
     """Norms of millions of entries in single precision are off in the fourth digit."""
     model, criterion = torch.nn.Linear(2000, 2000), Gaussian()
     optimizer = NGD(model, criterion)
@@ -75,9 +74,10 @@ def test_a_large_gradient_of_one_datum_is_still_known_for_an_outer_product():
     x, y = (torch.rand(1, 2000, generator=source) for _ in range(2))
     optimizer.step(lambda: backward(model, criterion, x, y))
     backward(model, criterion, x, y)
-    batch = optimizer._core.batch()
-    norms = optimizer._core.renew(batch, 1.0, list(model.parameters()), StepStatistics())
-    (part,) = optimizer._core.preconditioner.direction(batch, norms).parts
+    core = optimizer._core
+    batch = core.capture.batch(core.world)
+    norms, _ = batch.gradient_norms(list(model.parameters()), loss=None, step=2)
+    (part,) = core.preconditioner.direction(batch, norms).parts
     assert isinstance(part, OuterPart)
 
 
@@ -88,7 +88,7 @@ def forget_vectors(optimizer: NGD) -> None:
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_single_datum_whose_gradient_was_clipped_entry_by_entry_is_right(bias):
+def test_a_single_sample_whose_gradient_was_clipped_entry_by_entry_is_right(bias):
     """Then the gradient is no outer product any more, and the dense products are taken."""
     ends = []
     for dense in (False, True):

@@ -168,7 +168,7 @@ def test_ten_thousand_steps_leak_nothing():
     before = live_tensors()
     train(optimizer, criterion, x, y, 9900)
     assert live_tensors() <= before
-    for _ in range(50):  # forward passes that nobody uses
+    for _ in range(50):  # forward passes that are not used
         criterion(model(x), y)
     assert len(optimizer._core.capture._calls) <= 2
 

@@ -18,15 +18,13 @@ from natgrad import (
     descend,
     natural,
     reference,
+    stopping,
 )
 from natgrad.errors import InvalidInputError, NonFiniteError
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, Quadratic, Scheduled
+from natgrad.optim._curvature.factor import ridges
 from natgrad.optim._direction import Direction, Part
-from natgrad.optim._trial import Trial
-from natgrad.optim.damping import ridges
-from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.step_length import QuadraticModel
-from natgrad.stopping import steps_reached
+from natgrad.optim.step_length import QuadraticModel, Ruler
 from tests.helpers import F64, assert_near, generator, pinv, randn
 from tests.optim.nets import (
     backward,
@@ -166,7 +164,7 @@ def test_steps_are_euler_steps_of_the_natural_flow(source, reduction):
         w0,
         (x, y),
         step=h,
-        until=steps_reached(k),
+        until=stopping.steps_reached(k),
         selection="equal_share",
     )
     optimizer = NGD(
@@ -442,7 +440,7 @@ def test_it_trains_a_classifier_with_nothing_set():
 
 
 @pytest.mark.parametrize(
-    ("loss", "judged", "foreign", "slope", "length"),
+    ("loss", "verified", "custom", "slope", "length"),
     [
         (3.0, False, False, 8.0, 0.5),
         (3.0, True, False, 8.0, 1.0),
@@ -454,24 +452,29 @@ def test_it_trains_a_classifier_with_nothing_set():
         (5.0, True, False, 2.0, 1.0),
     ],
 )
-def test_a_step_that_nobody_judges_promises_what_can_be_believed(
-    loss, judged, foreign, slope, length
+def test_an_unverified_step_is_shortened_until_its_predicted_decrease_is_plausible(
+    loss, verified, custom, slope, length
 ):
     class Stub:
-        def reproduces(self, batch):
-            return True
+        _measures = True
 
-        def model(self, batch, direction, damping):
+        def _rows_of(self, n):
+            return n
+
+        def _model(self, ruler, batch, direction, damping):
             return QuadraticModel(alpha=1.0, slope=slope, bend=8.0, pieces=[], share=1.0)
 
-    stats = StepStatistics(step=1, loss=loss, refreshed=judged)
     direction = Direction([Part([torch.zeros(1)], [torch.ones(1)], slope=8.0)])
-    batch = SimpleNamespace(n=2)
-    Trial(Stub(), Adaptive(), None, foreign=foreign).lengthen(batch, direction, 1.0, stats)
-    assert stats.length == pytest.approx(length)
-    assert stats.predicted == pytest.approx(slope * length - 4 * length**2)
-    assert length < 1 or stats.predicted == pytest.approx(slope - 4)
-    assert len(stats.notes) == (length < 1)
+    batch = SimpleNamespace(n=2, calls=[], world=SimpleNamespace(size=1))
+    ruler = Ruler(Stub(), Gaussian(), custom=custom)
+    ruler.reproduction.rows = -1
+    found = ruler.length(
+        batch, direction, 1.0, damping=0.0, loss=loss, verified=verified, usual=None
+    )
+    assert found.value == pytest.approx(length)
+    assert found.predicted == pytest.approx(slope * length - 4 * length**2)
+    assert length < 1 or found.predicted == pytest.approx(slope - 4)
+    assert len(found.notes) == (length < 1)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -518,7 +521,7 @@ def test_a_step_into_nan_is_undone_whatever_the_rule_keeps(make, n):
     assert all(torch.equal(p, before[name]) for name, p in params(model).items())
 
 
-def test_a_promise_that_overflows_is_refused_with_a_sentence():
+def test_a_predicted_decrease_that_overflows_is_refused_with_a_sentence():
     criterion, model = Gaussian(), seeded(lambda: mlp(3, 5, 2))
     optimizer = NGD(model, criterion, lr=1e200)
     backward(model, criterion, randn(8, 3, seed=1), randn(8, 2, seed=2))

@@ -83,6 +83,11 @@ add(
         "refresh": 2,
     },
 )
+add(
+    "natgrad.NGD.known_output",
+    ng.NGD.known_output,
+    lambda: {"model": module(), "likelihood": ng.Gaussian(), "samples": 1, "refresh": 2},
+)
 add_method("natgrad.NGD.add_param_group", ngd, lambda: {"param_group": {"params": []}})
 add_method("natgrad.NGD.load_state_dict", ngd, lambda: {"state_dict": ngd().state_dict()})
 add(
@@ -162,4 +167,3 @@ add_method(
     preconditioner,
     lambda: {"state": preconditioner().state_dict()},
 )
-add_method("natgrad.optim.StepStatistics.timed", optim.StepStatistics, lambda: {"part": "solve"})

@@ -1,6 +1,6 @@
 """Natural gradient descent as a `torch.optim.Optimizer`."""
 
-from natgrad.optim._curvature.factor import Factors
+from natgrad.optim._capture.moments import Factors
 from natgrad.optim._diagnose import Diagnosis, diagnose
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.damping import Adaptive, Fixed, Scheduled

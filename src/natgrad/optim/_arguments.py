@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, get_args
 
 import torch
@@ -12,13 +12,16 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
-from natgrad._checks import choice, dense, describe, refuse_unknown
+from natgrad._checks import choice, dense, describe, number, refuse_unknown
 from natgrad.errors import DeviceError, DtypeError, InvalidInputError
 from natgrad.likelihoods import Likelihood
 
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
+
+# Options that a group of parameters may have.
+_OF_GROUPS = ("lr", "weight_decay")
 
 # What people who come from torch's own losses are looking for.
 _LIKELIHOODS = {
@@ -195,3 +198,73 @@ def check_generator(generator: Any, like: Tensor) -> None:
             f"generator must be on the device of the model, {like.device}, but is on "
             f"{generator.device}; try torch.Generator({like.device.type!r})."
         )
+
+
+def divide(
+    model: Module, trainable: Sequence[Tensor], groups: Sequence[Mapping[str, Any]] | None
+) -> list[dict[str, Any]]:
+    """Return torch's parameter groups: those given, and one for all other parameters.
+
+    Args:
+        model: The model.
+        trainable: Its parameters that are optimized.
+        groups: Each a mapping with `params`, and `lr` or `weight_decay` where they differ.
+
+    Example:
+        >>> from torch.nn import Linear
+        >>> layer = Linear(2, 1)
+        >>> found = divide(layer, list(layer.parameters()), [{"params": [layer.bias], "lr": 0.1}])
+        >>> [(len(group["params"]), group.get("lr")) for group in found]
+        [(1, 0.1), (1, None)]
+    """
+    left = {p: None for p in trainable}
+    made: list[dict[str, Any]] = []
+    for i, group in enumerate(_listed(groups)):
+        where = f"groups[{i}]"
+        if not isinstance(group, Mapping) or "params" not in group:
+            raise DtypeError(
+                f"{where} must be a mapping with 'params', but is {describe(group)}; try "
+                "{'params': [...], 'lr': 0.1}."
+            )
+        refuse_unknown(group, ("params", *_OF_GROUPS), where)
+        own_options = {
+            name: number(group[name], f"{where}[{name!r}]", low=0)
+            for name in _OF_GROUPS
+            if name in group
+        }
+        params = _parameters(group["params"], where)
+        own = [p for p in params if p.requires_grad]
+        strangers = [p for p in own if p not in left]
+        if strangers:
+            raise InvalidInputError(
+                f"{len(strangers)} parameters of a group are not the model's, or are in two groups."
+            )
+        for p in own:
+            del left[p]
+        made.append({**own_options, "params": own})
+    if left:
+        made.append({"params": list(left)})
+    return [group for group in made if group["params"]]
+
+
+def _listed(groups: Any) -> Sequence[Any]:
+    if groups is None:
+        return ()
+    if isinstance(groups, Sequence) and not isinstance(groups, (str, bytes)):
+        return groups
+    raise DtypeError(
+        f"groups must be a list of mappings, but is {describe(groups)}; try "
+        "[{'params': [...], 'lr': 0.1}]."
+    )
+
+
+def _parameters(params: Any, where: str) -> list[Tensor]:
+    """Return the parameters of a group: one, or any iterable of them."""
+    found = [params] if isinstance(params, Tensor) or not isinstance(params, Iterable) else params
+    found = list(found)
+    for p in found:
+        if not isinstance(p, Tensor):
+            raise DtypeError(
+                f"{where}['params'] must hold parameters of the model, but there is {describe(p)}."
+            )
+    return found

@@ -73,33 +73,3 @@ class WeightAverage:
         with torch.no_grad():
             for name, value in zip(names, self.values, strict=True):
                 value.copy_(state["values"][name])
-
-
-class Backup:
-    """Weights to go back to, in buffers that stay.
-
-    Args:
-        params: The parameters.
-
-    Example:
-        >>> w = torch.zeros(1)
-        >>> backup = Backup([w])
-        >>> backup.save([w])
-        >>> _ = w.fill_(3.0)
-        >>> backup.restore([w])
-        >>> w
-        tensor([0.])
-    """
-
-    def __init__(self, params: Sequence[Tensor]) -> None:
-        self._place = {p: torch.empty_like(p) for p in params}
-
-    def save(self, params: Sequence[Tensor]) -> None:
-        """Copy parameters."""
-        if params:
-            torch._foreach_copy_([self._place[p] for p in params], list(params))
-
-    def restore(self, params: Sequence[Tensor]) -> None:
-        """Put back what was saved."""
-        if params:
-            torch._foreach_copy_(list(params), [self._place[p] for p in params])

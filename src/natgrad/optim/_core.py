@@ -1,38 +1,36 @@
-"""From a training loop to directions: what the optimizer and the preconditioner share."""
+"""The parts that the optimizer and the preconditioner share: how they are made and saved."""
 
-import math
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from numbers import Real
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
-from natgrad._checks import describe, flag, integer
-from natgrad.errors import InvalidInputError, NonFiniteError, UnsupportedError
+from natgrad._checks import describe, flag, integer, number
+from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
-from natgrad.optim._build import Method, preconditioner
-from natgrad.optim._capture.batch import Batch
-from natgrad.optim._capture.hooks import Capture
-from natgrad.optim._capture.moments import Gather
-from natgrad.optim._curvature.factor import Factors
+from natgrad.optim._arguments import literal, rule
+from natgrad.optim._capture.hooks import Capture, Schedule
+from natgrad.optim._capture.moments import Factors, Gather, Source
+from natgrad.optim._curvature.block import BlockDiagonal, KroneckerBlock
+from natgrad.optim._curvature.conjugate_gradients import ConjugateGradients
 from natgrad.optim._curvature.inverse import Solver
-from natgrad.optim._direction import Direction
+from natgrad.optim._curvature.plain import DiagonalBlock
+from natgrad.optim._curvature.propagated import Chain
 from natgrad.optim._distributed import unwrap
 from natgrad.optim._layers.coverage import Coverage, announce, cover
 from natgrad.optim._states import check_random
-from natgrad.optim._structure import Structure
-from natgrad.optim.damping import Split
-from natgrad.optim.statistics import StepStatistics
+from natgrad.optim.damping import Adaptive, Damping, Fixed, Scheduled, Split
+from natgrad.optim.step_length import EqualShare, PerLayer, Quadratic, StepLength
 
-# Steps after which the interval between refreshes grows by one, until it is what was asked for: the
-# factors change fastest at the beginning.
-_GROWTH = 3
+Method = Literal["kronecker", "whitening", "diagonal", "conjugate_gradients"]
 
 
 class Core:
-    """Hooks, factors and their inverses, and the schedule of their refreshes.
+    """The parts that `NGD` and `Preconditioner` share: hooks, factors, inverses and their schedule.
 
     Args:
         model: The model.
@@ -42,14 +40,15 @@ class Core:
         method: What is made of the factors.
         solver: How they are inverted.
         split: How two factors share the damping.
-        reduction: Of a foreign loss.
+        reduction: Reduction of a custom loss.
         strict: Raise if some parameter has no factors.
         generator: Source of the sampled labels.
 
     Attributes:
-        steps: Number of steps taken.
-        since: Number of steps since the last refresh, the one that refreshed included.
-        due: Whether the next batch must renew everything, whatever the schedule.
+        world: The processes that train the model.
+        capture: The hooks.
+        schedule: When factors and inverses are renewed.
+        preconditioner: The factors and their inverses.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Core:
         outer = model
         model, compiled, self.world = unwrap(model)
         self.model, self.likelihood = model, likelihood
-        self.refresh_every, self.strict, self.method = refresh, strict, method
+        self.strict, self.method = strict, method
         device = next(model.parameters()).device
         self.generator = generator or torch.Generator(device).manual_seed(self.world.rank)
         alone = method == "conjugate_gradients" or factors.source == "propagated"
@@ -81,7 +80,6 @@ class Core:
         whole = method == "conjugate_gradients"
         coverage = Coverage({}, {}, {}) if whole else cover(model, factors.sharing)
         announce(coverage.reasons, strict)
-        self.structure = Structure(model, coverage.layers)
         self.preconditioner = preconditioner(
             model,
             likelihood,
@@ -91,88 +89,27 @@ class Core:
             solver=solver,
             split=split,
         )
-        gather = Gather(coverage, factors, self.generator, squares=method == "diagonal")
-        self.capture = Capture(model, likelihood, gather, reduction, outer if compiled else None)
-        self.foreign = reduction is not None
+        gather = Gather(
+            coverage,
+            factors,
+            self.generator,
+            settled=self.preconditioner.settled,
+            squares=method == "diagonal",
+        )
+        self.schedule = Schedule(refresh)
+        self.capture = Capture(
+            model, likelihood, gather, self.schedule, reduction, outer if compiled else None
+        )
+        self.custom = reduction is not None
         weakref.finalize(self, Capture.remove, self.capture)
-        self.steps, self.since, self.due = 0, 0, False
-
-    def batch(self, unscaled: float = 1.0) -> Batch:
-        """Return what was back-propagated since the last time.
-
-        Raises:
-            InvalidInputError: If nothing was.
-        """
-        calls = self.capture.take()
-        if not calls:
-            how = (
-                "Run the model's forward in training mode."
-                if self.foreign
-                else "Compute the loss as criterion(model(x), y), in training mode and with the "
-                "likelihood given to NGD, or name reduction= to use a loss of your own."
-            )
-            raise InvalidInputError(
-                f"step {self.steps + 1} found no batch that was back-propagated since the last "
-                f"one. {how}"
-            )
-        return Batch(calls, unscaled=unscaled, world=self.world)
-
-    def renew(
-        self, batch: Batch, damping: float, params: list[Tensor], stats: StepStatistics
-    ) -> dict[Tensor, float]:
-        """Renew factors and inverses if that is due, and return the norms of the gradients.
-
-        Raises:
-            NonFiniteError: If loss or gradient is NaN or infinite; nothing has changed.
-        """
-        norms = _refuse_non_finite(batch, params, stats)
-        if stats.refreshed:
-            with stats.timed("factors"):
-                announce(self.preconditioner.update(batch, self.likelihood), self.strict)
-                self.capture.gather.settled = self.preconditioner.settled
-            with stats.timed("inverses"):
-                self.preconditioner.refresh(damping, self.world)
-        return norms
-
-    def direction(
-        self, batch: Batch, norms: dict[Tensor, float] | None, stats: StepStatistics
-    ) -> Direction:
-        """Return the direction for the gradients that `.grad` holds.
-
-        Args:
-            batch: The batch.
-            norms: Norms of the gradients; None if they are not of this batch alone.
-            stats: Takes the time.
-
-        Raises:
-            NonFiniteError: If it is NaN or infinite.
-        """
-        with stats.timed("direction"):
-            direction = self.preconditioner.direction(batch, norms)
-        if not math.isfinite(direction.slope):
-            raise NonFiniteError(
-                f"the natural direction overflows at step {stats.step} with damping "
-                f"{stats.damping:.2e}. Raise the damping or its floor; the weights are untouched."
-            )
-        return direction
-
-    def advance(self, *, due: bool) -> None:
-        """Count the step, and decide what the next batch is asked for."""
-        self.since = 1 if self.capture.wanted else self.since + 1
-        self.steps, self.due = self.steps + 1, due
-        self._set_wanted()
-
-    def _set_wanted(self) -> None:
-        every = min(self.refresh_every, 1 + self.steps // _GROWTH)
-        self.capture.wanted = self.due or self.steps == 0 or self.since >= every
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything a resumed run needs."""
         return {
             "method": self.method,
-            "steps": self.steps,
-            "since": self.since,
-            "due": self.due,
+            "steps": self.schedule.steps,
+            "since": self.schedule.since,
+            "due": self.schedule.due,
             "generator": self.generator.get_state(),
             "preconditioner": self.preconditioner.state_dict(),
         }
@@ -192,42 +129,81 @@ class Core:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take a checked state."""
         self.preconditioner.load_state_dict(state["preconditioner"])
-        self.steps, self.since, self.due = state["steps"], state["since"], state["due"]
-        self.generator.set_state(state["generator"].cpu())
+        steps = state["steps"]
+        self.schedule.set(steps=steps, since=state["since"], due=state["due"])
+        self.generator.set_state(state["generator"].cpu().contiguous())
         if self.world.size > 1:  # the processes share a checkpoint, but not their draws
-            self.generator.manual_seed(self.steps * self.world.size + self.world.rank)
+            self.generator.manual_seed(steps * self.world.size + self.world.rank)
         self.capture.clear()
-        self._set_wanted()
 
 
-def _refuse_non_finite(
-    batch: Batch, params: list[Tensor], stats: StepStatistics
-) -> dict[Tensor, float]:
-    """Return the norm of every gradient, unless one of them or the loss is not finite."""
-    moved = [p for p in params if p.grad is not None]
-    if not moved:
-        raise InvalidInputError(
-            f"step {stats.step} found no gradient. Call backward() between zero_grad() and step()."
+def preconditioner(
+    model: Module,
+    likelihood: Likelihood,
+    coverage: Coverage,
+    *,
+    factors: Factors,
+    method: Method,
+    solver: Solver,
+    split: Split,
+) -> BlockDiagonal | ConjugateGradients:
+    """Return what turns gradients into directions."""
+    if method == "conjugate_gradients":
+        return ConjugateGradients(model, likelihood, iterations=20, tolerance=1e-3)
+    layers, memory = coverage.layers, factors.memory
+    if method == "diagonal":
+        diagonal = {name: DiagonalBlock(layer, memory=memory) for name, layer in layers.items()}
+        return BlockDiagonal(coverage, diagonal, memory=memory)
+    power = -1.0 if method == "kronecker" else -0.5
+    blocks = {
+        name: KroneckerBlock(
+            layer, memory=memory, split=split, solver=solver, power=power, keep=factors.keep
         )
-    if any(p.grad.is_sparse for p in moved if p.grad is not None):
-        raise UnsupportedError(
-            "some gradient is sparse. Construct the embeddings with sparse=False."
-        )
-    found = [_norm(p.grad) for p in moved if p.grad is not None]
-    norms = torch.stack([n.double().cpu() for n in found]).tolist() if moved else []
-    stats.gradient_norm = math.hypot(*norms) / batch.total if batch.total else math.nan
-    for name, value in (("loss", stats.loss), ("gradient", stats.gradient_norm)):
-        if value is not None and not math.isfinite(value):
-            raise NonFiniteError(
-                f"the {name} is {value} at step {stats.step}: the step is refused and the "
-                "weights are untouched. Look for a diverged run, an overflow or missing values "
-                "in the batch; skip it, or continue from a checkpoint with more damping."
-            )
-    return dict(zip(moved, norms, strict=True))
+        for name, layer in layers.items()
+    }
+    chain = Chain(model, coverage) if factors.source == "propagated" else None
+    return BlockDiagonal(coverage, blocks, memory=memory, chain=chain)
 
 
-def _norm(g: Tensor) -> Tensor:
-    """Return ‖g‖, by rows: millions of squares added up in one go lose digits."""
-    rows = torch.linalg.vector_norm(g.flatten(1), dim=1) if g.ndim > 1 else g
-    norm: Tensor = torch.linalg.vector_norm(rows)
-    return norm
+def as_damping(damping: Any) -> Damping:
+    """Return a rule: the default one, a constant, or the one given."""
+    if damping is None:
+        return Adaptive()
+    if isinstance(damping, (Real, Tensor)) and not isinstance(damping, bool):
+        return Fixed(start=number(damping, "damping", low=0))
+    rule(damping, "damping", (Adaptive, Fixed, Scheduled), hint="Or pass λ, a number.")
+    kept: Damping = damping
+    return kept
+
+
+def as_step_length(step_length: Any) -> StepLength:
+    """Return a rule: the default one, or the one given."""
+    if step_length is None:
+        return Quadratic()
+    hint = "lr is the factor on the length."
+    rule(step_length, "step_length", (Quadratic, PerLayer, EqualShare), hint=hint)
+    kept: StepLength = step_length
+    return kept
+
+
+def as_factors(factors: Any) -> Factors:
+    """Return the default way of estimating factors, or the one given."""
+    if factors is None:
+        return Factors()
+    known = isinstance(factors, str) and factors in get_args(Source)
+    rule(factors, "factors", (Factors,), hint=f"Try Factors(source={factors!r})." if known else "")
+    kept: Factors = factors
+    return kept
+
+
+def check_options(
+    refresh: Any, method: Any, solver: Any, split: Any, reduction: Any, strict: Any
+) -> int:
+    """Return the number of steps between refreshes; raise a typed error at a wrong option."""
+    literal(method, "method", Method)
+    literal(solver, "solver", Solver)
+    literal(split, "split", Split)
+    if reduction is not None:
+        literal(reduction, "reduction", Reduction)
+    flag(strict, "strict")
+    return integer(refresh, "refresh", low=1)

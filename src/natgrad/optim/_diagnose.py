@@ -8,15 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from natgrad._checks import dense, describe, require_finite
-from natgrad.errors import InvalidInputError, NatgradError, ShapeError
+from natgrad._checks import ALL_FLOATS, dense, describe, require_finite
+from natgrad.errors import DtypeError, InvalidInputError, NatgradError, ShapeError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim._arguments import named, trainable
-from natgrad.optim._build import as_factors
-from natgrad.optim._curvature.block import KroneckerBlock
-from natgrad.optim._curvature.factor import Factors
-from natgrad.optim._curvature.gram import symmetric
-from natgrad.optim._curvature.preconditioners import BlockDiagonal
+from natgrad.optim._capture.moments import Factors
+from natgrad.optim._core import as_factors
+from natgrad.optim._curvature.block import BlockDiagonal, KroneckerBlock
+from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.preconditioner import Preconditioner
 
@@ -159,6 +158,8 @@ def _check_inputs(model: Module, x: Any) -> None:
     dense(x, "x")
     if x.ndim == 0 or x.numel() == 0:
         raise ShapeError(f"x must be a batch of inputs, but has shape {tuple(x.shape)}.")
+    if x.is_floating_point() and x.dtype not in ALL_FLOATS:
+        raise DtypeError(f"x must be in half precision or wider, but is {x.dtype}; try .float().")
     if x.is_floating_point() or x.is_complex():
         require_finite(x, "x")
     if not model.training:
@@ -173,7 +174,8 @@ def _outputs(model: Module, x: Tensor) -> Tensor:
         raise
     except Exception as error:  # a model may fail in any way
         raise InvalidInputError(
-            f"the model cannot be run on x, {describe(x)}: {type(error).__name__}: {error}"
+            f"the model cannot be run on x, {describe(x)}: {type(error).__name__}: "
+            f"{str(error).rstrip('.')}."
         ) from error
     if not isinstance(output, Tensor) or not output.requires_grad:
         raise InvalidInputError(

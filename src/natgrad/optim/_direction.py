@@ -1,5 +1,6 @@
-"""A direction in the space of parameters, block by block."""
+"""A direction in the space of parameters, block by block; steps along it, and back."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from natgrad.optim._layers.linear import wide
+from natgrad.errors import NonFiniteError
 
 
 class Part:
@@ -61,7 +62,7 @@ class Part:
 
 
 class OuterPart(Part):
-    """A block whose direction is u vᵀ, kept as two vectors: what a single datum leaves.
+    """A block whose direction is u vᵀ, kept as two vectors: what a single sample leaves.
 
     Args:
         module: The linear layer.
@@ -123,36 +124,41 @@ class Direction:
 
     Args:
         parts: The parts.
+
+    Attributes:
+        params: The parameters that move.
+        disturbed: The parameters that `nudged` leaves changed in their last bits.
+        depth: The number of blocks L, at least 1.
+        slope: gᵀd with g the gradient that d was made of.
+        batch_slope: gᵀd with g the gradient of this batch.
+        squares: ‖d‖² of each part.
+        square: ‖d‖².
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = list(parts)
         self.squares = [part.square() for part in parts]
+        self.depth = max(1, len(self.parts))
+        self._sum_up()
 
-    @property
-    def params(self) -> list[Tensor]:
-        """Return the parameters that move."""
-        return [p for part in self.parts for p in part.params]
+    def _sum_up(self) -> None:
+        self.params = [p for part in self.parts for p in part.params]
+        self.disturbed = [p for part in self.parts for p in part.disturbed]
+        self.slope: float = sum(part.slope for part in self.parts)
+        self.batch_slope: float = sum(part.batch_slope for part in self.parts)
+        self.square: float = sum(self.squares)
 
-    @property
-    def disturbed(self) -> list[Tensor]:
-        """Return the parameters that `nudged` leaves changed in their last bits."""
-        return [p for part in self.parts for p in part.disturbed]
+    def require_finite(self, step: int, damping: float) -> None:
+        """Raise if the direction has overflowed.
 
-    @property
-    def depth(self) -> int:
-        """Return the number of blocks L, at least 1."""
-        return max(1, len(self.parts))
-
-    @property
-    def slope(self) -> float:
-        """Return gᵀd with the gradient that d was made of."""
-        return sum(part.slope for part in self.parts)
-
-    @property
-    def batch_slope(self) -> float:
-        """Return gᵀd with the gradient of this batch."""
-        return sum(part.batch_slope for part in self.parts)
+        Raises:
+            NonFiniteError: If its slope is NaN or infinite.
+        """
+        if not math.isfinite(self.slope):
+            raise NonFiniteError(
+                f"the natural direction overflows at step {step} with damping {damping:.2e}. Raise "
+                "the damping or its floor; the weights are untouched."
+            )
 
     def meet(self, total: float) -> None:
         """Take the slopes of this batch from `.grad`, where the direction is of another gradient.
@@ -165,15 +171,11 @@ class Direction:
         found = []
         for part in self.parts:
             pairs = [(p.grad, d) for p, d in zip(part.params, part.dense(), strict=True)]
-            each = [(wide(g) / total * wide(d)).sum() for g, d in pairs if g is not None]
+            each = [(_wide(g) / total * _wide(d)).sum() for g, d in pairs if g is not None]
             found.append(torch.stack(each).sum())
         for part, slope in zip(self.parts, torch.stack(found).tolist(), strict=True):
             part.batch_slope = slope
-
-    @property
-    def square(self) -> float:
-        """Return ‖d‖²."""
-        return sum(self.squares)
+        self._sum_up()
 
     def move(self, length: float) -> None:
         """Step θ ← θ − length · d."""
@@ -193,6 +195,7 @@ class Direction:
         for i, (part, share) in enumerate(zip(self.parts, shares, strict=True)):
             part.scale(share)
             self.squares[i] *= share**2
+        self._sum_up()
 
     def weigh(self, rates: Mapping[Tensor, float], total: float) -> None:
         """Multiply the direction of every parameter by its own rate.
@@ -216,3 +219,59 @@ class Direction:
             )
             self.parts[i] = Part(part.params, tensors, slope)
             self.squares[i] = self.parts[i].square()
+        self._sum_up()
+
+
+class Backup:
+    """Weights to go back to, in buffers that stay.
+
+    Args:
+        params: The parameters.
+
+    Example:
+        >>> w = torch.zeros(1)
+        >>> backup = Backup([w])
+        >>> backup.save([w])
+        >>> _ = w.fill_(3.0)
+        >>> backup.restore([w])
+        >>> w
+        tensor([0.])
+    """
+
+    def __init__(self, params: Sequence[Tensor]) -> None:
+        self._place = {p: torch.empty_like(p) for p in params}
+
+    def save(self, params: Sequence[Tensor]) -> None:
+        """Copy parameters."""
+        if params:
+            torch._foreach_copy_([self._place[p] for p in params], list(params))
+
+    def restore(self, params: Sequence[Tensor]) -> None:
+        """Put back what was saved."""
+        if params:
+            torch._foreach_copy_(list(params), [self._place[p] for p in params])
+
+
+def rates(groups: Sequence[Mapping[str, Any]]) -> tuple[float, dict[Tensor, float] | None]:
+    """Return the largest learning rate, and every parameter's own in units of it.
+
+    None stands for all ones.
+    """
+    largest = max(float(group["lr"]) for group in groups)
+    if largest == 0 or all(float(group["lr"]) == largest for group in groups):
+        return largest, None
+    return largest, {p: float(g["lr"]) / largest for g in groups for p in g["params"]}
+
+
+def decay(groups: Sequence[Mapping[str, Any]]) -> None:
+    """Shrink weights by 1 − lr · weight_decay, apart from their gradients (AdamW's way)."""
+    for group in groups:
+        amount = float(group["lr"]) * float(group["weight_decay"])
+        moved = [p for p in group["params"] if p.grad is not None]
+        if amount and moved:
+            torch._foreach_mul_(moved, 1 - amount)
+
+
+def _wide(t: Tensor) -> Tensor:
+    """Return a tensor in float32 or wider."""
+    return t.to(torch.promote_types(t.dtype, torch.float32))

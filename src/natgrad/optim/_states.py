@@ -87,7 +87,7 @@ def check_whole(saved: Any, own: list[dict[str, Any]], natural: Iterable[str]) -
 
 
 def check_groups(saved: Any, own: list[dict[str, Any]]) -> None:
-    """Raise unless saved parameter groups are like one's own in number and sizes."""
+    """Raise unless saved parameter groups match the optimizer's in number and sizes."""
     if not isinstance(saved, (list, tuple)) or len(saved) != len(own):
         raise DtypeError(f"param_groups must be a list of {len(own)}, but is {describe(saved)}.")
     for i, (group, mine) in enumerate(zip(saved, own, strict=True)):
@@ -119,6 +119,6 @@ def check_random(state: Any, where: str, generator: torch.Generator) -> None:
     try:
         if held.dtype != like.dtype or held.shape != like.shape:
             raise DtypeError(f"{where} must be {describe(like)}, but is {describe(held)}.")
-        torch.Generator(generator.device).set_state(held.cpu())
+        torch.Generator(generator.device).set_state(held.cpu().contiguous())
     except RuntimeError as error:
         raise InvalidInputError(f"{where} must be that of a generator: {error}.") from None

@@ -1,31 +1,20 @@
 """How much damping, [BLH18] (21), and how the two factors of a layer share it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from natgrad._checks import function, integer, number
 from natgrad.errors import InvalidInputError
 from natgrad.optim._arguments import keep, literal, options
+from natgrad.optim._states import real
+
+__all__ = ["Adaptive", "Damping", "Fixed", "Scheduled", "Split"]
 
 Split = Literal["pi", "equal"]
 """`equal`: √λ on both factors, as (20). `pi`: √λ π and √λ/π, π² the ratio of the factors' mean
 eigenvalues (Martens and Grosse 2015), so that both are damped by the same fraction."""
-
-
-def ridges(split: Split, damping: float, inputs: float, errors: float) -> tuple[float, float]:
-    """Return what is added to Λ and to Λ̃, of the given mean eigenvalues; the product is λ.
-
-    Example:
-        >>> ridges("pi", 0.01, inputs=4.0, errors=1.0)
-        (0.2, 0.05)
-    """
-    root = math.sqrt(damping)
-    if split == "equal" or inputs <= 0 or errors <= 0:
-        return root, root
-    pi = math.sqrt(inputs / errors)
-    return root * pi, root / pi
 
 
 @options
@@ -42,7 +31,7 @@ class Adaptive:
     Kronecker factors miss curvature along the direction. ρ cannot tell: the step has been shortened
     until the model holds, ρ ≈ 1 asks for less damping, and without the condition λ sinks to its
     floor and α with it. Some of what is missed is no fault: the direction is fitted to this batch,
-    which therefore bends more along it than other data do. docs/optimizer.md says why 1/16.
+    which therefore bends more along it than other samples do. docs/optimizer.md says why 1/16.
 
     Attributes:
         start: λ before the first step.
@@ -129,15 +118,19 @@ class Adaptive:
             share: αL.
             scale: The Fisher's.
         """
-        value = _checked(step, value)
+        return self._after(*_checked(step, value, ratio, alpha, share, scale))
+
+    def _after(
+        self,
+        step: int,
+        value: float,
+        ratio: float | None,
+        alpha: float,
+        share: float,
+        scale: float,
+    ) -> float:
         if ratio is None:
             return value
-        alpha, share, scale = (
-            number(x, name, infinite=True)
-            for name, x in (("alpha", alpha), ("share", share), ("scale", scale))
-        )
-        if not isinstance(ratio, float):  # NaN is allowed, and counts as a failure
-            ratio = number(ratio, "ratio", infinite=True)
         short = alpha < self.least_alpha and share < self.least_share
         if not ratio >= self.low or short:
             value *= self.up
@@ -170,9 +163,21 @@ class Fixed:
         keep(self, start=number(self.start, "damping", low=0), reject=_reject(self.reject))
         literal(self.split, "split", Split)
 
-    def after(self, step: int, value: float, **seen: float | None) -> float:
-        """Return λ."""
-        return _checked(step, value)
+    def after(
+        self,
+        step: int,
+        value: float,
+        *,
+        ratio: float | None = None,
+        alpha: float = 1.0,
+        share: float = 1.0,
+        scale: float = 0.0,
+    ) -> float:
+        """Return λ; the arguments are those of `Adaptive.after`."""
+        return self._after(*_checked(step, value, ratio, alpha, share, scale))
+
+    def _after(self, step: int, value: float, *seen: float | None) -> float:
+        return value
 
 
 @options
@@ -207,9 +212,21 @@ class Scheduled:
         """Return λ before the first step."""
         return self._at(0)
 
-    def after(self, step: int, value: float, **seen: float | None) -> float:
-        """Return λ for the next step, after `step` of them."""
-        return self._at(integer(step, "step", low=0))
+    def after(
+        self,
+        step: int,
+        value: float,
+        *,
+        ratio: float | None = None,
+        alpha: float = 1.0,
+        share: float = 1.0,
+        scale: float = 0.0,
+    ) -> float:
+        """Return λ for the next step; the arguments are those of `Adaptive.after`."""
+        return self._after(*_checked(step, value, ratio, alpha, share, scale))
+
+    def _after(self, step: int, *seen: float | None) -> float:
+        return self._at(step)
 
     def _at(self, step: int) -> float:
         return number(self.schedule(step), f"the damping schedule at step {step}", low=0)
@@ -222,7 +239,95 @@ def _reject(value: Any) -> float:
     return number(value, "reject", low=0, infinite=True)
 
 
-def _checked(step: Any, value: Any) -> float:
-    """Return λ, if that and the number of steps can be what they are called."""
-    integer(step, "step", low=0)
-    return number(value, "value", low=0)
+def _checked(
+    step: Any, value: Any, ratio: Any, alpha: Any, share: Any, scale: Any
+) -> tuple[int, float, float | None, float, float, float]:
+    """Return the arguments of `after`, or raise at one that cannot be what it is called."""
+    step, value = integer(step, "step", low=0), number(value, "value", low=0)
+    alpha, share, scale = (
+        number(x, name, infinite=True)
+        for name, x in (("alpha", alpha), ("share", share), ("scale", scale))
+    )
+    if ratio is not None and not isinstance(ratio, float):  # NaN is allowed, and is a failure
+        ratio = number(ratio, "ratio", infinite=True)
+    return step, value, ratio, alpha, share, scale
+
+
+# Part of the share at the last refresh below which the inverses no longer fit the batch, and are
+# renewed out of turn.
+_STALE = 0.2
+
+# How often one verified step changes the damping at most, for the steps before it that were not
+# verified; and how often a step that was undone does, so that few in a row are lost.
+_REPEATS, _UNDONE = 2, 4
+
+
+class Adaptation:
+    """Applies a damping rule from step to step.
+
+    The rule sees the *average* share αL since the last refresh, because old inverses understate the
+    curvature more than fresh ones do, and less so under more damping. λ acts on lengths at once,
+    and on inverses at their next refresh.
+
+    Args:
+        rule: The rule.
+
+    Attributes:
+        value: λ.
+    """
+
+    def __init__(self, rule: Damping) -> None:
+        self.rule = rule
+        self.value: float = rule.start
+        self._fresh = 0.0  # share at the last refresh
+        self._sum = 0.0  # of shares since
+
+    def adapt(
+        self,
+        step: int,
+        ratio: float | None,
+        share: float,
+        *,
+        refreshed: bool,
+        rejected: bool,
+        since: int,
+        depth: int,
+        scale: float,
+    ) -> bool:
+        """Set λ for the next step, and return whether the inverses are stale.
+
+        Args:
+            step: Number of the step.
+            ratio: ρ, if it is known.
+            share: αL of the step.
+            refreshed: Whether the step renewed the inverses.
+            rejected: Whether it was undone.
+            since: Steps since the last refresh, this one included.
+            depth: L.
+            scale: The Fisher's.
+        """
+        self._sum += share
+        steps = max(1, since)
+        mean = self._sum / steps
+        repeats = _UNDONE if rejected else min(_REPEATS, steps) if refreshed else 1
+        for _ in range(repeats):
+            self.value = self.rule._after(step, self.value, ratio, mean / depth, mean, scale)
+        if refreshed:
+            self._fresh, self._sum = share, 0.0
+        return rejected or share < _STALE * self._fresh
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the numbers."""
+        return {"damping": self.value, "fresh_share": self._fresh, "share_sum": self._sum}
+
+    @staticmethod
+    def check_state(state: Mapping[str, Any], where: str) -> None:
+        """Raise unless the numbers in a state can be loaded."""
+        real(state["damping"], f"{where}.damping", low=0)
+        for name in ("fresh_share", "share_sum"):
+            real(state[name], f"{where}.{name}")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
+        self.value = state["damping"]
+        self._fresh, self._sum = state["fresh_share"], state["share_sum"]

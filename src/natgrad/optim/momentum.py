@@ -12,23 +12,25 @@ from natgrad._checks import ALL_FLOATS, integer, tensor
 from natgrad.errors import InvalidInputError
 from natgrad.optim._states import entries, real
 
+__all__ = ["Momentum"]
+
 # Weight of the latest length in the average that steps may not exceed.
 _LATEST = 0.1
 
 
 class Momentum:
-    """ḡ ← ḡ + (g − ḡ)/W with W ← μW + 1, looked at one step ahead, as Nesterov's.
+    """An average of gradients, looked at one step ahead as Nesterov's.
 
-    W is the number of batches that count, from one at the first step to 1/(1 − μ). The direction is
-    that of (μW ḡ + g)/(μW + 1), the average as it will be if the next gradient is this one again.
-    Averaging comes *before* the length is measured: along a direction that owes less to this batch
-    the quadratic model allows a longer step. μ is `factor`, or 1 − α after a step of length α: a
-    full step, α = 1, leaves nothing of the gradients before it that would still be true. Nor does
-    the average go on where it led to a step that was undone, or is expected to raise the loss.
+    The average is ḡ ← ḡ + (g − ḡ)/W with W ← μW + 1, where W is the number of batches that count,
+    from one at the first step to 1/(1 − μ). The direction is made from (μW ḡ + g)/(μW + 1), the
+    average as it will be if the next gradient equals this one. Averaging comes *before* the length
+    is measured: a direction that depends less on this batch allows a longer step. μ is `factor`, or
+    1 − α after a step of length α if that is less: a full step, α = 1, makes all earlier gradients
+    obsolete. The average also starts again after a step that was undone or is expected to raise
+    the loss.
 
-    Lengths of single batches scatter, and with an average behind it one that is much too long is no
-    longer made good by the next gradient: so a step is at most as long as the last ten were on
-    (geometric) average.
+    Lengths of single batches scatter. With an average, the next gradient no longer corrects a step
+    that is much too long. So a step is at most as long as the (geometric) average of the last ten.
 
     Args:
         factor: The largest μ.
@@ -105,7 +107,7 @@ class Momentum:
         return min(alpha, math.exp(self._log))
 
     def advance(self, length: float) -> None:
-        """Blend in the gradients, and take note of the step's length; 1 to begin anew."""
+        """Blend in the gradients, and take note of the step's length; 1 to start a new average."""
         self.weight = self._mu * self.weight + 1
         known = [p for p in self._seen if p in self.values]
         if known:

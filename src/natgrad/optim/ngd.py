@@ -2,49 +2,48 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 from torch.nn import Module
 
 from natgrad._checks import function, integer, number, refuse_unknown
-from natgrad.errors import InvalidInputError, UnsupportedError
+from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Likelihood, Reduction
-from natgrad.optim._adaptation import Adaptation
-from natgrad.optim._arguments import check_generator, named, trainable
-from natgrad.optim._averaging import Backup, WeightAverage
-from natgrad.optim._build import Method, as_damping, as_factors, as_step_length, check_options
+from natgrad.optim import statistics
+from natgrad.optim._arguments import check_generator, divide, named, trainable
+from natgrad.optim._averaging import WeightAverage
 from natgrad.optim._capture.batch import Batch
-from natgrad.optim._core import Core
-from natgrad.optim._curvature.factor import Factors
+from natgrad.optim._capture.moments import Factors
+from natgrad.optim._core import Core, Method, as_damping, as_factors, as_step_length, check_options
 from natgrad.optim._curvature.inverse import Solver
-from natgrad.optim._grad_scaler import unscaled
-from natgrad.optim._groups import decay, divide, rates
-from natgrad.optim._ruler import Ruler
-from natgrad.optim._states import check_whole, checked
-from natgrad.optim._trial import Closure, Trial, mean_loss
-from natgrad.optim.damping import Adaptive, Damping
+from natgrad.optim._direction import Backup, decay, rates
+from natgrad.optim._layers.coverage import announce
+from natgrad.optim._optimizer import Resumable, unscaled
+from natgrad.optim.damping import Adaptation, Adaptive, Damping
 from natgrad.optim.momentum import Momentum
-from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.step_length import EqualShare, StepLength
+from natgrad.optim.statistics import StepStatistics, Verdict
+from natgrad.optim.step_length import Closure, EqualShare, Ruler, StepLength
+
+__all__ = ["NGD"]
 
 
-class NGD(torch.optim.Optimizer):
+class NGD(Resumable):
     """Natural gradient descent: `loss = criterion(model(x), y)`, `backward()`, `step()`.
 
-    Every layer's Fisher block is a Kronecker product of the second moments of its inputs and of
-    errors sampled from the model; the direction is [BLH18] (20), d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹ with
-    π-corrected damping, and its length the minimum of the quadratic model. Nothing needs tuning;
-    docs/optimizer.md says why each part is there.
+    Each layer's Fisher block is approximated by a Kronecker product: the second moments of its
+    inputs, and of errors sampled from the model. The direction is [BLH18] (20),
+    d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, with π-corrected damping. Its length is the minimum of the quadratic
+    model. Nothing needs tuning; docs/optimizer.md explains each part.
 
     The likelihood is the criterion. Call it on the model's outputs in training mode; the optimizer
-    then knows outputs, labels and reduction. With a loss of your own name `reduction`, and pass a
-    closure to `step` if the damping is to adapt.
+    then knows outputs, labels and reduction. With a custom loss, give its `reduction`, and pass a
+    closure to `step` if the damping should adapt.
 
-    Damping and statistics refer to the average loss over data, whatever the reduction.
+    Damping and statistics refer to the average loss over samples, whatever the reduction.
 
     Args:
         model: The model, also inside `torch.compile` or `DistributedDataParallel`. Parameters of
@@ -53,12 +52,12 @@ class NGD(torch.optim.Optimizer):
         likelihood: `Gaussian`, `Bernoulli`, `Categorical` or another `Likelihood`.
         lr: Factor on the step length; schedulers may change it.
         weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, apart from the loss.
-        groups: Parameters with an lr or weight_decay of their own, as mappings with `params`; all
-            others share the options above. Unequal rates bend the direction, and its length is
-            the best along what comes out, times the largest rate.
-        momentum: μ < 1, the part of the past in an average of gradients that directions are made
-            of; 0 for the gradient of this batch alone. Single data, when nothing is averaged yet,
-            keep their rank-one form and are not averaged.
+        groups: Parameters with their own lr or weight_decay, as mappings with `params`. All other
+            parameters share the options above. Unequal rates bend the direction; the length is
+            the best one along the bent direction, times the largest rate.
+        momentum: μ < 1, the weight of the past in the average of gradients from which directions
+            are made; 0 uses the gradient of this batch alone. Batches of a single sample are not
+            averaged until a larger batch has started an average.
         step_length: `Quadratic()` (default), `PerLayer()`, or `EqualShare()`, lr/L.
         damping: `Adaptive()` (default), `Fixed`, `Scheduled`, or a number for `Fixed`.
         factors: How the Kronecker factors are estimated.
@@ -70,7 +69,7 @@ class NGD(torch.optim.Optimizer):
         weight_average: a, to keep an average of the weights with a/(k + a); see `averaged`.
         reduction: Reduction of a loss that is not the likelihood itself.
         strict: Raise, instead of warning, if some parameter has no Kronecker factors.
-        generator: Source of the sampled labels; default one of its own, with seed 0.
+        generator: Source of the sampled labels; by default a new one with seed 0.
 
     Attributes:
         statistics: What the last step did.
@@ -151,16 +150,13 @@ class NGD(torch.optim.Optimizer):
             generator=generator,
         )
         self.generator = self._core.generator
-        self._ruler = Ruler(self.step_length, likelihood)
+        self._ruler = Ruler(self.step_length, likelihood, custom=reduction is not None)
         self._momentum = Momentum(momentum) if momentum else None
-        self._trial = Trial(
-            self._ruler, self.damping, self._momentum, foreign=reduction is not None
-        )
-        params = self._params()
+        params = [p for group in self.param_groups for p in group["params"]]
+        self._params = params
         self._average = None if weight_average is None else WeightAverage(params, weight_average)
         self._backup = Backup(params)
-        self._names = [self._core.structure.names[p] for p in params]
-        self._adaptation = Adaptation(self.damping)
+        self._damping = Adaptation(self.damping)
 
     @classmethod
     @named
@@ -178,7 +174,7 @@ class NGD(torch.optim.Optimizer):
         """Return the method of [BLH18] §5: (20) and (21) at every step, and nothing more.
 
         Factors of each batch alone, every Λ̃ from errors sampled `samples` times, √λ on both
-        factors, an equal share of 1/L for every layer. Two corrections: the predicted decrease of
+        factors, an equal share of 1/L forevery layer. Two corrections: the predicted decrease of
         (21) has the sign of a decrease and counts α once, and λ has a floor, without which it runs
         away. `known_output` does not sample the last Λ̃.
 
@@ -204,7 +200,10 @@ class NGD(torch.optim.Optimizer):
         refuse_unknown(options, ["samples", *inspect.signature(cls).parameters], "NGD.published")
         samples = integer(samples, "samples", low=1)
         if options.get("factors") is not None and samples != 1:
-            raise InvalidInputError("samples and factors were both given: name Factors(samples=…).")
+            raise InvalidInputError(
+                "samples and factors were both given: name K in "
+                f"factors=Factors(samples={samples}, memory=0)."
+            )
         floor = (1e-10 if double else 1e-8) if floor is None else floor
         rule = Adaptive(
             start=damping,
@@ -224,8 +223,14 @@ class NGD(torch.optim.Optimizer):
         return cls(model, likelihood, lr=lr, **(defaults | options))
 
     @classmethod
+    @named
     def known_output(
-        cls, model: Module, likelihood: Likelihood, *, samples: int = 1, **options: Any
+        cls,
+        model: Module,
+        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
+        *,
+        samples: int = 1,
+        **options: Any,
     ) -> Self:
         """Return `published`, but with the last layer's Λ̃ in closed form instead of sampled.
 
@@ -243,7 +248,8 @@ class NGD(torch.optim.Optimizer):
             >>> NGD.known_output(torch.nn.Linear(2, 1), ng.Gaussian()).factors.exact_output
             True
         """
-        if "factors" not in options:
+        samples = integer(samples, "samples", low=1)
+        if options.get("factors") is None:
             options["factors"], samples = Factors(samples=samples, memory=0.0), 1
         return cls.published(model, likelihood, samples=samples, **options)
 
@@ -253,7 +259,7 @@ class NGD(torch.optim.Optimizer):
 
         Args:
             closure: Clears the gradients, computes the loss, calls `backward` and returns it. Only
-                a foreign loss needs it, to measure what a step achieved.
+                a custom loss needs it, to measure what a step achieved.
 
         Returns:
             What the closure returned.
@@ -263,163 +269,125 @@ class NGD(torch.optim.Optimizer):
             InvalidInputError: If the criterion was not called on the model's outputs, or the model
                 has changed since the optimizer was constructed.
         """
-        self._core.structure.check()
-        loss = None
+        core, capture = self._core, self._core.capture
+        capture.structure.check()
+        returned = None
         if closure is not None:
             function(closure, "closure")
             with torch.enable_grad():
-                loss = closure()
-        capture = self._core.capture
-        if bool(getattr(self, "found_inf", False)):  # a GradScaler's word, which will scale down
+                returned = closure()
+        scaled = hasattr(self, "found_inf") or hasattr(self, "grad_scale")  # by a GradScaler
+        if scaled and bool(getattr(self, "found_inf", False)):
             capture.clear()
-            self.statistics = StepStatistics(step=self._core.steps, notes=["skipped: overflow"])
-            return loss
-        batch = self._core.batch(unscaled(self, foreign=self._core.foreign))
-        stats = StepStatistics(
-            step=self._core.steps + 1, damping=self._adaptation.value, refreshed=capture.wanted
-        )
-        self.statistics, capture.paused = stats, True
-        off = torch.autocast(self._params()[0].device.type, enabled=False)
+            self.statistics = StepStatistics(step=core.schedule.steps, notes=["skipped: overflow"])
+            return returned
+        unscale = unscaled(self, custom=core.custom) if scaled else 1.0
+        batch = capture.batch(core.world, unscaled=unscale)
+        loss = batch.loss()
+        if loss is None and returned is not None:
+            loss = batch.average_of(returned)
+        capture.paused = True
         try:
-            stats.loss = batch.loss()
-            if stats.loss is None and loss is not None:
-                stats.loss = mean_loss(batch, loss)
-            with off:
-                self._step(batch, closure, stats)
+            with torch.autocast(self._params[0].device.type, enabled=False):
+                self.statistics = self._step(batch, loss, closure)
         finally:
             capture.paused = False
-        return loss
+        return returned
 
-    def _step(self, batch: Batch, closure: Closure | None, stats: StepStatistics) -> None:
-        norms = self._core.renew(batch, stats.damping, self._params(), stats)
-        rate, own = rates(self.param_groups)
+    def _step(self, batch: Batch, loss: float | None, closure: Closure | None) -> StepStatistics:
+        core, params, damping = self._core, self._params, self._damping.value
+        step, refreshed = core.schedule.steps + 1, core.schedule.wanted
+        norms, gradient_norm = batch.gradient_norms(params, loss, step)
+        marks = [("start", statistics.clock())]
+        if refreshed:
+            if hidden := core.preconditioner.update(batch, self.likelihood):
+                announce(hidden, core.strict)
+            marks.append(("factors", statistics.clock()))
+            core.preconditioner.refresh(damping, core.world)
+            marks.append(("inverses", statistics.clock()))
+
         # A single sample keeps its rank-one form while there is no average to spoil it.
         single = batch.n == 1 and self._momentum is not None and not self._momentum.values
         momentum = None if single else self._momentum
-        average = momentum.averaged(self._params(), batch.total) if momentum else nullcontext()
-        with average:
-            direction = self._core.direction(batch, None if momentum else norms, stats)
+        with momentum.averaged(params, batch.total) if momentum else nullcontext():
+            direction = core.preconditioner.direction(batch, None if momentum else norms)
+            direction.require_finite(step, damping)
+            rate, own = rates(self.param_groups)
             if own is not None:
                 direction.weigh(own, batch.total)
         if momentum:
             direction.meet(batch.total)
-        disturbed = [] if isinstance(self.step_length, EqualShare) else direction.disturbed
-        kept = direction.params if stats.refreshed else disturbed
+        marks.append(("direction", statistics.clock()))
+
+        disturbed = direction.disturbed if self.step_length._measures else []
+        kept = direction.params if refreshed else disturbed
         self._backup.save(kept)
         try:
-            with stats.timed("length"):
-                model = self._trial.lengthen(batch, direction, rate, stats)
+            length = self._ruler.length(
+                batch,
+                direction,
+                rate,
+                damping=damping,
+                loss=loss,
+                verified=refreshed,
+                usual=self._momentum.shorten if self._momentum else None,
+            )
         finally:
             self._backup.restore(disturbed)
-        with stats.timed("update"):
-            direction.move(stats.length)
-        ratio = None
-        if stats.refreshed:
-            with stats.timed("ratio"):
-                ratio = self._trial.judge(batch, model, closure, self._params(), stats)
-        scale = self._core.preconditioner.scale if ratio is not None else 0.0
-        stale = self._adaptation.adapt(
-            ratio, stats, since=self._core.since, depth=direction.depth, scale=scale
-        )
-        if stats.rejected:
+        marks.append(("length", statistics.clock()))
+        direction.move(length.value)
+        marks.append(("update", statistics.clock()))
+        verdict = Verdict()
+        if refreshed:
+            verdict = self._ruler.verify(
+                batch,
+                length,
+                loss=loss,
+                closure=closure,
+                params=params,
+                reject=self.damping.reject,
+            )
+            marks.append(("ratio", statistics.clock()))
+        if verdict.rejected:
             self._backup.restore(kept)
         else:
             decay(self.param_groups)
-        (due,) = batch.world.sum([stale])  # processes must agree, and may differ in the last bit
-        self._core.advance(due=due > 0)
+
+        model, rejected = length.model, verdict.rejected
+        stale = self._damping.adapt(
+            step,
+            -math.inf if rejected else verdict.ratio,
+            model.share,
+            refreshed=refreshed,
+            rejected=rejected,
+            since=core.schedule.since,
+            depth=direction.depth,
+            scale=core.preconditioner.scale,
+        )
+        if core.world.size > 1:  # processes must agree, and may differ in the last bit
+            stale = core.world.sum([stale])[0] > 0
+        core.schedule.advance(due=stale)
         if momentum:
             # Lengths of single layers are inside d; the share says what part of a step they make.
             part = model.share / (direction.depth * model.alpha) if model.alpha else 0.0
             # Below half the slope of the average, the minimum along it is above where one stands.
-            lost = stats.rejected or direction.batch_slope < direction.slope / 2
-            momentum.advance(1.0 if lost else stats.length * part)
+            lost = rejected or direction.batch_slope < direction.slope / 2
+            momentum.advance(1.0 if lost else length.value * part)
         if self._average is not None:
-            self._average.update(self._params())
-
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """Put the average of the weights into the model, for the time of a `with` block.
-
-        Raises:
-            InvalidInputError: If no average is kept.
-
-        Example:
-            >>> import natgrad as ng
-            >>> model = torch.nn.Linear(1, 1)
-            >>> optimizer = NGD(model, ng.Gaussian(), weight_average=6.0)
-            >>> with optimizer.averaged():
-            ...     prediction = model(torch.ones(1, 1))
-        """
-        if self._average is None:
-            raise InvalidInputError(
-                "no average of the weights is kept; construct NGD with weight_average=6.0."
-            )
-        self._average.swap(self._params())
-        try:
-            yield
-        finally:
-            self._average.swap(self._params())
-
-    def remove(self) -> None:
-        """Remove every hook from the model and the criterion; the optimizer can step no more."""
-        self._core.capture.remove()
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refuse another group after construction: the optimizer follows the whole model.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        if "_core" in self.__dict__:
-            raise UnsupportedError(
-                "NGD follows one model from the beginning: name groups= when constructing it, and "
-                "freeze parameters with requires_grad_(False) before."
-            )
-        super().add_param_group(param_group)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that a run needs to resume bit for bit, layers by name; no pickled objects."""
-        state = super().state_dict()
-        state["natural"] = {
-            **self._core.state_dict(),
-            **self._adaptation.state_dict(),
-            "ruler": self._ruler.state_dict(),
-        }
-        for part, own, names in self._optional():
-            state["natural"][part] = None if own is None else own.state_dict(names)
-        return state
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the state of another run with the same model and options.
-
-        Raises:
-            InvalidInputError: If it does not fit in any part; nothing is loaded then.
-        """
-        checked(lambda: self._check_state(state_dict))
-        state = state_dict["natural"]
-        super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
-        self._core.load_state_dict(state)
-        self._adaptation.load_state_dict(state)
-        self._ruler.load_state_dict(state["ruler"])
-        for part, own, names in self._optional():
-            if own is not None:
-                own.load_state_dict(state[part], names)
-
-    def _check_state(self, saved: Any) -> None:
-        state = check_whole(saved, self.param_groups, self.state_dict()["natural"])
-        self._core.check_state(state, "natural")
-        self._adaptation.check_state(state, "natural")
-        self._ruler.check_state(state["ruler"], "natural.ruler", state["steps"])
-        for part, own, names in self._optional():
-            if own is not None:
-                own.check_state(state[part], f"natural.{part}", names)
-            elif state[part] is not None:
-                raise InvalidInputError(f"natural.{part} must be None, as in this optimizer.")
-
-    def _optional(self) -> list[tuple[str, Any, Any]]:
-        """Return the parts that not every optimizer has, with the names that their states need."""
-        names = self._core.structure.names
-        return [("average", self._average, self._names), ("momentum", self._momentum, names)]
-
-    def _params(self) -> list[Tensor]:
-        return [p for group in self.param_groups for p in group["params"]]
+            self._average.update(params)
+        return StepStatistics(
+            step=step,
+            loss=loss,
+            predicted=length.predicted,
+            actual=verdict.actual,
+            ratio=verdict.ratio,
+            damping=damping,
+            length=length.value,
+            share=model.share,
+            gradient_norm=gradient_norm,
+            step_norm=0.0 if rejected else length.value * math.sqrt(direction.square),
+            refreshed=refreshed,
+            rejected=rejected,
+            notes=length.notes + verdict.notes,
+            seconds={part: end - start for (_, start), (part, end) in pairwise(marks)},
+        )

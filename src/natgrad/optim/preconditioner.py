@@ -1,5 +1,6 @@
 """The natural gradient for another optimizer to follow."""
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -7,14 +8,17 @@ from torch.nn import Module
 
 from natgrad._checks import number
 from natgrad.likelihoods import Likelihood, Reduction
+from natgrad.optim import statistics
 from natgrad.optim._arguments import check_generator, named, trainable
-from natgrad.optim._build import as_factors, check_options
-from natgrad.optim._core import Core
-from natgrad.optim._curvature.factor import Factors
+from natgrad.optim._capture.moments import Factors
+from natgrad.optim._core import Core, as_factors, check_options
 from natgrad.optim._curvature.inverse import Solver
+from natgrad.optim._layers.coverage import announce
 from natgrad.optim._states import checked, entries, real
 from natgrad.optim.damping import Split
 from natgrad.optim.statistics import StepStatistics
+
+__all__ = ["Preconditioner"]
 
 
 class Preconditioner:
@@ -96,22 +100,38 @@ class Preconditioner:
             InvalidInputError: If the criterion was not called on the model's outputs, or the model
                 has changed since.
         """
-        self._core.structure.check()
-        batch, capture = self._core.batch(), self._core.capture
-        stats = StepStatistics(
-            step=self._core.steps + 1, damping=self.damping, refreshed=capture.wanted
-        )
-        stats.loss, self.statistics, capture.paused = batch.loss(), stats, True
+        core, capture = self._core, self._core.capture
+        capture.structure.check()
+        batch = capture.batch(core.world)
+        step, refreshed, loss = core.schedule.steps + 1, core.schedule.wanted, batch.loss()
+        capture.paused = True
         try:
-            norms = self._core.renew(batch, self.damping, self.params, stats)
-            direction = self._core.direction(batch, norms, stats)
+            norms, gradient_norm = batch.gradient_norms(self.params, loss, step)
+            marks = [("start", statistics.clock())]
+            if refreshed:
+                if hidden := core.preconditioner.update(batch, core.likelihood):
+                    announce(hidden, core.strict)
+                marks.append(("factors", statistics.clock()))
+                core.preconditioner.refresh(self.damping, core.world)
+                marks.append(("inverses", statistics.clock()))
+            direction = core.preconditioner.direction(batch, norms)
+            direction.require_finite(step, self.damping)
+            marks.append(("direction", statistics.clock()))
         finally:
             capture.paused = False
         for part in direction.parts:
             for p, d in zip(part.params, part.dense(), strict=True):
                 assert p.grad is not None
                 p.grad.copy_(d)
-        self._core.advance(due=False)
+        core.schedule.advance(due=False)
+        self.statistics = StepStatistics(
+            step=step,
+            loss=loss,
+            damping=self.damping,
+            gradient_norm=gradient_norm,
+            refreshed=refreshed,
+            seconds={part: end - start for (_, start), (part, end) in pairwise(marks)},
+        )
 
     def remove(self) -> None:
         """Remove every hook from the model and the criterion."""

@@ -1,36 +1,36 @@
 """What an optimizer step did, for the user to read."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+__all__ = ["StepStatistics", "clock"]
+
 clock = time.perf_counter
-"""What the parts of a step are timed with; `time.process_time` on a shared machine."""
+"""The clock that times the parts of a step; set it to `time.process_time` on a shared machine."""
 
 
 @dataclass
 class StepStatistics:
     """One step of the optimizer.
 
-    Losses are averages over the data of the batch, whatever the reduction.
+    Losses are averages over the samples of the batch, whatever the reduction.
 
     Attributes:
         step: Number of the step, from 1.
-        loss: Loss of the batch before the step; None under a foreign loss without closure.
-        predicted: Decrease that the quadratic model predicts, on the data that it looked at.
-        actual: Decrease that was measured on the same data; None if it was not.
-        ratio: ρ = actual / predicted, where no less than the minimum of the model is predicted;
-            None where `actual` is.
+        loss: Loss of the batch before the step; None under a custom loss without closure.
+        predicted: Decrease that the quadratic model predicts, on the samples that it saw.
+        actual: Decrease that was measured on the same samples; None if it was not measured.
+        ratio: ρ = actual / predicted. A predicted decrease below the model's quadratic term counts
+            as that term. None where `actual` is, or where rounding hides it.
         damping: λ of the step.
-        length: What the direction was multiplied by, learning rate included.
+        length: Factor on the direction, learning rate included.
         share: αL, the length in units of an equal share of the layers, without learning rate.
         gradient_norm: Norm of the gradient of the average loss.
         step_norm: Norm of the change of the parameters; 0 if it was undone.
         refreshed: Whether factors and inverses were renewed.
         rejected: Whether the step was undone because it raised the loss.
         notes: What could not be done, and why.
-        seconds: Time in each part of the step.
+        seconds: Time spent in each part of the step.
     """
 
     step: int = 0
@@ -72,11 +72,19 @@ class StepStatistics:
         found = {name: float(value) for name, value in known.items() if value is not None}
         return found | {f"seconds/{part}": spent for part, spent in self.seconds.items()}
 
-    @contextmanager
-    def timed(self, part: str) -> Iterator[None]:
-        """Add the time spent inside to a part of the step."""
-        start = clock()
-        try:
-            yield
-        finally:
-            self.seconds[part] = self.seconds.get(part, 0.0) + clock() - start
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a step achieved.
+
+    Attributes:
+        actual: Decrease of the loss; None if it could not be measured.
+        ratio: ρ; None where it is not known.
+        rejected: Whether the step must be undone.
+        notes: What could not be done, and why.
+    """
+
+    actual: float | None = None
+    ratio: float | None = None
+    rejected: bool = False
+    notes: list[str] = field(default_factory=list)

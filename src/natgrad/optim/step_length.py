@@ -1,11 +1,77 @@
-"""How long a step along the natural direction is."""
+"""How long a step along the natural direction is, and what it achieved."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from natgrad._checks import integer
+from natgrad.errors import NonFiniteError
+from natgrad.likelihoods import Likelihood
 from natgrad.optim._arguments import keep, options
-from natgrad.optim._capture.batch import Piece
+from natgrad.optim._capture.batch import Batch, Piece, Reproduction
+from natgrad.optim._direction import Direction, Part
+from natgrad.optim._shares import solve
+from natgrad.optim.statistics import Verdict
+
+__all__ = ["EqualShare", "PerLayer", "Quadratic", "StepLength"]
+
+Closure = Callable[[], Any]
+
+# Part of its length that a step of a single sample takes. All of it would fit the sample, and undo
+# what others have asked for: from some starts the loss then grows a hundredfold, with ½ to ⅕ of it
+# from none.
+_SINGLE = 1 / 3
+
+
+@dataclass(frozen=True)
+class QuadraticModel:
+    """The expected loss along a direction: a decrease of t·slope − t²·bend/2.
+
+    Attributes:
+        alpha: The step length that the model asks for.
+        slope: First derivative.
+        bend: Second derivative, damping included.
+        pieces: The samples it is about; None for the whole batch.
+        share: The step's decrease to first order, in units of that of equal shares.
+        sizes: Σ fᵀFf over the outputs of each piece, if they were measured.
+    """
+
+    alpha: float
+    slope: float
+    bend: float
+    pieces: Sequence[Piece] | None = None
+    share: float = 0.0
+    sizes: Sequence[float] = ()
+
+    @classmethod
+    def of_equal_shares(cls, direction: Direction) -> "QuadraticModel":
+        """Return the model whose minimum is an equal share forevery block ([BLH18] footnote 1)."""
+        # With the sign of a decrease and the step length counted once.
+        share = 1 / direction.depth
+        return cls(share, direction.batch_slope, direction.slope / share, share=1.0)
+
+    def decrease(self, length: float) -> float:
+        """Return the predicted decrease of the loss."""
+        return length * self.slope - length * length * self.bend / 2  # ** would raise, not overflow
+
+    def shorten(self, length: float, most: float) -> float:
+        """Return a length up to this one whose predicted decrease is between 0 and `most`.
+
+        Example:
+            >>> model = QuadraticModel(alpha=1.0, slope=8.0, bend=8.0)
+            >>> model.shorten(1.0, most=3.0), model.shorten(5.0, most=9.0)
+            (0.5, 1.0)
+        """
+        if self.decrease(length) < 0:
+            length = max(0.0, self.slope / self.bend)
+        if self.decrease(length) <= most:
+            return length
+        root = math.sqrt(max(0.0, self.slope**2 - 2 * self.bend * most))
+        return 2 * most / (self.slope + root)
 
 
 @options
@@ -18,6 +84,16 @@ class EqualShare:
         EqualShare()
     """
 
+    _measures = False
+
+    def _rows_of(self, n: int) -> int:
+        return n
+
+    def _model(
+        self, ruler: "Ruler", batch: Batch, direction: Direction, damping: float
+    ) -> QuadraticModel:
+        return QuadraticModel.of_equal_shares(direction)
+
 
 @options
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +102,12 @@ class Quadratic:
 
     F is the Fisher itself, not its Kronecker approximation, so α knows how much of the step every
     layer should take: 1/L where all layers do the same work, up to 1 where they do not interfere.
-    It costs one forward pass on the data behind `rows` rows of the outputs: dᵀFd = ‖J d‖² in the
+    It costs one forward pass on the samples behind `rows` rows of the outputs: dᵀFd = ‖J d‖² in the
     metric of the likelihood, with J d the difference quotient of the outputs.
 
     Attributes:
-        rows: How many rows of the outputs; where data interact (batch normalisation), all of them.
+        rows: How many rows of the outputs; all of them where samples interact (batch
+            normalization).
 
     Example:
         >>> Quadratic().rows
@@ -38,16 +115,48 @@ class Quadratic:
     """
 
     rows: int = 125
+    _measures = True
 
     def __post_init__(self) -> None:
         """Refuse an empty sample."""
         keep(self, rows=integer(self.rows, "rows", low=1))
 
+    def _rows_of(self, n: int) -> int:
+        return self.rows
+
+    def _model(
+        self, ruler: "Ruler", batch: Batch, direction: Direction, damping: float
+    ) -> QuadraticModel:
+        if not direction.slope > 0:
+            return QuadraticModel.of_equal_shares(direction)
+        rows = ruler.reproduction.rows_of(batch)
+        partial = bool(rows and rows < batch.n)
+        return self._measured(ruler, batch.first(rows), partial, batch, direction, damping)
+
+    def _measured(
+        self,
+        ruler: "Ruler",
+        pieces: list[Piece],
+        partial: bool,
+        batch: Batch,
+        direction: Direction,
+        damping: float,
+    ) -> QuadraticModel:
+        sizes = ruler.sizes(pieces)
+        epsilon = ruler.epsilon(direction, pieces, batch.average(sizes, pieces))
+        found = ruler.along(batch, pieces, sizes, direction, damping, epsilon)
+        exact = pieces[0].output.dtype == pieces[0].call.output.dtype  # not under autocast
+        missed = (direction.batch_slope - found.slope) / direction.slope
+        if exact and partial and not -1 < missed < 0.5:
+            # The direction owes its slope to samples that the rows lack, and bends there too.
+            found = ruler.along(batch, batch.first(None), (), direction, damping, epsilon)
+        return found if found.bend > 0 else QuadraticModel.of_equal_shares(direction)
+
 
 @options
 @dataclass(frozen=True, kw_only=True)
 class PerLayer(Quadratic):
-    """A length for every layer: the minimum of the quadratic model over all of them together.
+    """A length forevery layer: the minimum of the quadratic model over all of them together.
 
     The shares cᵢ solve Σⱼ dᵢᵀ(F + λ)dⱼ cⱼ = gᵀdᵢ, which takes a forward pass for each layer instead
     of one for all. In deep linear networks with a bottleneck equal shares converge at a fraction of
@@ -62,43 +171,229 @@ class PerLayer(Quadratic):
         100
     """
 
+    def _measured(
+        self,
+        ruler: "Ruler",
+        pieces: list[Piece],
+        partial: bool,
+        batch: Batch,
+        direction: Direction,
+        damping: float,
+    ) -> QuadraticModel:
+        sizes = ruler.sizes(pieces)
+        size = batch.average(sizes, pieces)
+        velocities = [
+            ruler.velocities(part, pieces, ruler.epsilon(part, pieces, size))
+            for part in direction.parts
+        ]
+        shares, bend = solve(ruler.likelihood, batch, pieces, velocities, direction, damping)
+        before = direction.slope
+        direction.rescale(shares)
+        share = direction.slope / before * direction.depth
+        return QuadraticModel(1.0, direction.batch_slope, bend, pieces, share, sizes)
+
 
 StepLength = EqualShare | Quadratic | PerLayer
 
 
 @dataclass(frozen=True)
-class QuadraticModel:
-    """What is expected of the loss along a direction: a decrease of t·slope − t²·bend/2.
+class Length:
+    """The length of a step.
 
     Attributes:
-        alpha: The step length that the model asks for.
-        slope: First derivative.
-        bend: Second derivative, damping included.
-        pieces: The data it is about; None for the whole batch.
-        share: The step's decrease to first order, in units of that of equal shares.
+        model: The quadratic model.
+        value: Factor on the direction, learning rate included.
+        predicted: Predicted decrease.
+        notes: What could not be done, and why.
     """
 
-    alpha: float
-    slope: float
-    bend: float
-    pieces: list[Piece] | None = None
-    share: float = 0.0
+    model: QuadraticModel
+    value: float
+    predicted: float
+    notes: list[str] = field(default_factory=list)
 
-    def decrease(self, length: float) -> float:
-        """Return the decrease of the loss that a step promises."""
-        return length * self.slope - length * length * self.bend / 2  # ** would raise, not overflow
 
-    def shorten(self, length: float, most: float) -> float:
-        """Return a length up to this one that promises a decrease, of no more than `most`.
+class Ruler:
+    """Measures along a direction by running the model again on the batch.
 
-        Example:
-            >>> model = QuadraticModel(alpha=1.0, slope=8.0, bend=8.0)
-            >>> model.shorten(1.0, most=3.0), model.shorten(5.0, most=9.0)
-            (0.5, 1.0)
+    Args:
+        rule: Which length.
+        likelihood: The likelihood.
+        custom: Whether the loss is not the likelihood itself.
+
+    Attributes:
+        reproduction: Whether a second pass gives the same outputs.
+    """
+
+    def __init__(self, rule: StepLength, likelihood: Likelihood, *, custom: bool) -> None:
+        self.rule, self.likelihood, self.custom = rule, likelihood, custom
+        self.reproduction = Reproduction(rule._rows_of)
+
+    def length(
+        self,
+        batch: Batch,
+        direction: Direction,
+        rate: float,
+        *,
+        damping: float,
+        loss: float | None,
+        verified: bool,
+        usual: Callable[[float], float] | None,
+    ) -> Length:
+        """Return the length of a step; the direction's `disturbed` parameters may have moved.
+
+        `rate` is the factor on the length that the model asks for, `loss` the average loss if it is
+        known; a step is `verified` if the loss will be measured after it. `usual` shortens α to
+        what is usual. `PerLayer` rescales the parts of the direction.
+
+        Raises:
+            NonFiniteError: If the predicted decrease is not a number.
         """
-        if self.decrease(length) < 0:
-            length = max(0.0, self.slope / self.bend)
-        if self.decrease(length) <= most:
-            return length
-        root = math.sqrt(max(0.0, self.slope**2 - 2 * self.bend * most))
-        return 2 * most / (self.slope + root)
+        notes = []
+        measures = self.rule._measures and direction.slope > 0
+        # Whether outputs can be reproduced can only be found out before the step.
+        holds = (verified or measures) and self.reproduction.holds(batch)
+        if holds or not measures:
+            model = self.rule._model(self, batch, direction, damping)
+        else:
+            model = QuadraticModel.of_equal_shares(direction)
+            notes.append(
+                "the model does not reproduce its outputs, or they do not go straight to the "
+                "criterion: equal shares instead of the quadratic model"
+            )
+        alpha = model.alpha if usual is None else usual(model.alpha)
+        if batch.n == 1 and model.pieces is not None:
+            alpha *= _SINGLE
+        value = rate * alpha
+        predicted = model.decrease(value)
+        if not math.isfinite(predicted):
+            raise NonFiniteError(
+                "the quadratic model overflows along the direction of the step: the step is "
+                "refused and the weights are untouched. Raise the damping or its floor."
+            )
+        measured = not verified and not self.custom and model.pieces is not None
+        if measured and loss is not None and not 0 <= predicted <= loss:
+            # More than the whole loss is predicted for a gradient far from what the factors have
+            # seen, and an increase where an average of gradients has little to do with this one.
+            shorter = model.shorten(value, loss if loss > 0 else math.inf)
+            if shorter < value:
+                kind = "an increase" if predicted < 0 else "a decrease of more than the whole loss"
+                notes.append(f"the model predicted {kind}: the step was shortened")
+                value, predicted = shorter, model.decrease(shorter)
+        return Length(model, value, predicted, notes)
+
+    def verify(
+        self,
+        batch: Batch,
+        length: Length,
+        *,
+        loss: float | None,
+        closure: Closure | None,
+        params: Sequence[Tensor],
+        reject: float,
+    ) -> Verdict:
+        """Return how the loss after the step compares with the prediction.
+
+        A `closure` computes a custom loss again, and the gradients of `params` stay as they are. A
+        step that raises the loss by more than a fraction `reject` is to be undone.
+        """
+        losses = self._losses(batch, length.model, loss, closure, params)
+        if losses is None:
+            note = (
+                "the loss after the step cannot be measured, so the damping does not adapt: pass a "
+                "closure to step()"
+            )
+            return Verdict(notes=[note])
+        before, after = losses
+        actual = before - after
+        # At the minimum of the model the decrease is its quadratic term. With momentum, or a rate
+        # above one, less or even an increase is predicted; what the model missed is then measured
+        # against that term.
+        unit = max(length.predicted, length.value**2 * length.model.bend / 2)
+        if unit <= self._rounding(batch, length.model, before):
+            note = "the predicted decrease is lost in rounding: the damping stays"
+            return Verdict(actual, notes=[note])
+        ratio = 1 + (actual - length.predicted) / unit
+        limit = math.inf if math.isinf(reject) else reject * abs(before)
+        return Verdict(actual, ratio, rejected=not after - before <= limit)
+
+    def _losses(
+        self,
+        batch: Batch,
+        model: QuadraticModel,
+        loss: float | None,
+        closure: Closure | None,
+        params: Sequence[Tensor],
+    ) -> tuple[float, float] | None:
+        """Return the loss before the step and now, on the samples that the model is about."""
+        if self.custom:
+            if closure is None or loss is None:
+                return None
+            return loss, batch.closure_loss(closure, params)
+        if not self.reproduction.holds(batch):
+            return None
+        if model.pieces is not None:
+            return batch.losses(self.likelihood, model.pieces)
+        now = batch.losses(self.likelihood, batch.first(None))
+        return None if now is None or loss is None else (loss, now[1])
+
+    def sizes(self, pieces: Sequence[Piece]) -> list[float]:
+        """Return Σ fᵀFf of each piece, the size of its outputs in the likelihood's metric."""
+        return [self._square(piece.output) for piece in pieces]
+
+    def _square(self, f: Tensor) -> float:
+        # Rounding, where labels are nearly certain, may leave less than nothing.
+        return max(0.0, float((f * self.likelihood.fisher_product(f, f)).sum()))
+
+    def epsilon(self, direction: Direction | Part, pieces: Sequence[Piece], size: float) -> float:
+        """Return how far to go along d for difference quotients of the outputs.
+
+        ε moves the outputs by 10 √eps of their own size, or of their velocity if that is larger, in
+        the likelihood's metric, where the blocks expect a squared velocity of gᵀd: small enough to
+        be a derivative, large enough to rise above rounding. `size` is the outputs' average size.
+        """
+        small = 10 * math.sqrt(torch.finfo(pieces[0].output.dtype).eps)
+        slope = direction.slope
+        return min(small * math.sqrt(1 + size / slope), 1.0) if slope > 0 else small
+
+    def velocities(
+        self, direction: Direction | Part, pieces: Sequence[Piece], epsilon: float
+    ) -> list[Tensor]:
+        """Return J d forevery piece, by the difference quotient of the outputs."""
+        with direction.nudged(epsilon):
+            return [(piece.output - piece.outputs_again()) / epsilon for piece in pieces]
+
+    def along(
+        self,
+        batch: Batch,
+        pieces: Sequence[Piece],
+        sizes: Sequence[float],
+        direction: Direction,
+        damping: float,
+        epsilon: float,
+    ) -> QuadraticModel:
+        """Return the model over pieces, whose outputs at θ the training pass has left."""
+        bends, slopes = [], []
+        found = self.velocities(direction, pieces, epsilon)
+        for piece, velocity in zip(pieces, found, strict=True):
+            product = self.likelihood.fisher_product(piece.output, velocity)
+            bends.append(float((velocity * product).sum()))
+            if piece.call.y is not None:
+                labels, scale = piece.call.y[: piece.rows], self.likelihood.scale(piece.rows)
+                gradient = self.likelihood.gradient(piece.output, labels)
+                slopes.append(float((gradient * velocity).sum()) / scale)
+        bend = damping * direction.square + batch.average(bends, pieces)
+        slope = batch.average(slopes, pieces) if slopes else direction.batch_slope
+        alpha = direction.slope / bend if bend > 0 else math.inf
+        return QuadraticModel(alpha, slope, bend, pieces, alpha * direction.depth, sizes)
+
+    def _rounding(self, batch: Batch, model: QuadraticModel, loss: float) -> float:
+        """Return a change of the loss that rounding of losses and outputs can cause."""
+        call = max(batch.calls, key=lambda call: len(call.output))
+        pairs = zip(model.pieces or (), model.sizes, strict=False)
+        known = [size for piece, size in pairs if piece.call is call and piece.whole]
+        size = (known[0] if known else self._square(call.output)) / len(call.output)
+        if batch.world.size > 1:
+            (size,) = batch.sum([size / batch.world.size])
+        eps = 10 * torch.finfo(call.output.dtype).eps
+        return eps * abs(loss) + eps**2 * size

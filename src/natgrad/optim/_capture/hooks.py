@@ -9,71 +9,72 @@ Nothing is noted in evaluation mode or without gradients.
 """
 
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import get_gradient_edge
 from torch.nn import Module
 from torch.utils.hooks import RemovableHandle
 
-from natgrad.errors import UnsupportedError
+from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.likelihoods.base import all_finite
-from natgrad.optim._capture.moments import Gather, Moments, Visit
+from natgrad.optim._capture.batch import Batch, Call
+from natgrad.optim._capture.moments import Gather, Visit
 from natgrad.optim._capture.replay import Replay
-from natgrad.optim._layers.attention import AttentionLayer, projections
+from natgrad.optim._distributed import World
+from natgrad.optim._layers.linear import Layer
+
+# Steps after which the interval between refreshes grows by one, until it is what was asked for: the
+# factors change fastest at the beginning.
+_GROWTH = 3
 
 
-@dataclass
-class Call:
-    """One call of the criterion, or one forward pass under a foreign loss.
+class Schedule:
+    """When factors and inverses are renewed.
+
+    Args:
+        every: Renew them every so many steps, more often at the beginning.
 
     Attributes:
-        output: What the likelihood saw, detached.
-        y: The labels; None under a foreign loss.
-        loss: The loss as reduced; None under a foreign loss.
-        unit: Factor of one datum in the loss as reduced, 1/n or 1.
-        weight: Derivative of what was differentiated in this loss; None before backward.
-        moments: Sums of every layer, if they were wanted.
-        traces: Squared norms of sampled gradients of parameters without factors, if wanted.
-        single: The inputs of every layer, if there is a single datum.
-        replay: How to run the model again; None if that is not possible.
+        steps: Number of steps taken.
+        since: Number of steps since the last refresh, the one that refreshed included.
+        due: Whether the next batch must renew everything, whatever the interval.
+        wanted: Whether the next batch renews everything.
     """
 
-    output: Tensor
-    y: Tensor | None
-    loss: Tensor | None
-    unit: float
-    weight: float | None = None
-    moments: dict[str, Moments] = field(default_factory=dict)
-    traces: dict[str, float] = field(default_factory=dict)
-    single: dict[str, Tensor] = field(default_factory=dict)
-    replay: Replay | None = None
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.set(steps=0, since=0, due=False)
 
-    @property
-    def n(self) -> int:
-        """Return the number of data."""
-        return len(self.output)
+    def set(self, *, steps: int, since: int, due: bool) -> None:
+        """Take these numbers, and decide what the next batch is asked for."""
+        self.steps, self.since, self.due = steps, since, due
+        every = min(self.every, 1 + steps // _GROWTH)
+        self.wanted = due or steps == 0 or since >= every
+
+    def advance(self, *, due: bool) -> None:
+        """Count a step."""
+        self.set(steps=self.steps + 1, since=1 if self.wanted else self.since + 1, due=due)
 
 
 class Capture:
-    """Hooks on a model's layers and on its criterion; collects a `Call` for every batch.
+    """Hooks on a model's layers and on its criterion; collects a `Call` forevery batch.
 
     Args:
         model: The model.
         likelihood: The criterion.
         gather: What is summed over a batch.
-        reduction: Of a foreign loss; None if the likelihood itself is called as the criterion.
+        schedule: When that is wanted.
+        reduction: Reduction of a custom loss; None if the likelihood is the criterion.
         compiled: The wrapper of `torch.compile`, if the model is called through one. Inside it
             there are no edges to send errors to: batches whose moments are wanted are run again,
             uncompiled.
 
     Attributes:
-        wanted: Whether the next batch's moments are wanted.
-        paused: Whether the hooks look away.
+        paused: Whether the hooks do nothing.
+        structure: The model as it was when the hooks were installed.
     """
 
     def __init__(
@@ -81,12 +82,15 @@ class Capture:
         model: Module,
         likelihood: Likelihood,
         gather: Gather,
+        schedule: Schedule,
         reduction: Reduction | None,
         compiled: Module | None = None,
     ) -> None:
         self.model, self.likelihood, self.compiled = model, likelihood, compiled
-        self.gather, self.reduction = gather, reduction
-        self.wanted, self.paused = True, False
+        self.gather, self.schedule, self.reduction = gather, schedule, reduction
+        self.paused = False
+        self.structure = Structure(model, gather.coverage.layers)
+        self._entry = model if compiled is None else compiled
         self._calls: list[tuple[Call, Callable[[], object]]] = []
         self._visits: dict[str, list[Visit]] = {}
         self._replay: Replay | None = None
@@ -95,35 +99,34 @@ class Capture:
     def _install(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
         """Install the hooks; weakly, so that the model does not keep the optimizer alive."""
 
-        def active() -> "Capture | None":
-            capture = this()
-            return capture if capture is not None and capture._active() else None
-
         def before(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if (capture := active()) is not None and capture._entry is module:
+            capture = this()
+            if capture is not None and not capture.paused and capture._enters(module):
                 capture._begin(args, kwargs)
 
         def after(module: Module, _: Any, output: Any) -> None:
-            if (capture := active()) is not None and capture._entry is module:
+            capture = this()
+            if capture is not None and not capture.paused and capture._enters(module):
                 capture._end(output)
 
         def listen(output: Tensor, y: Tensor, loss: Tensor) -> None:
-            capture = active()
-            if capture is not None and loss.requires_grad and capture._saw(output):
+            capture = this()
+            if capture is None or capture.paused or not capture._active():
+                return
+            if loss.requires_grad and capture._saw(output):
                 capture._criterion_called(output, y, loss)
 
-        entry = self._entry
-        handles = [entry.register_forward_pre_hook(before, with_kwargs=True)]
+        handles = [self._entry.register_forward_pre_hook(before, with_kwargs=True)]
         if self.compiled is None:
             handles += self._watch_layers(this)
-        handles.append(entry.register_forward_hook(after))
+        handles.append(self._entry.register_forward_hook(after))
         if self.reduction is None:
             handles.append(self.likelihood.observe(listen))
         return handles
 
-    @property
-    def _entry(self) -> Module:
-        return self.model if self.compiled is None else self.compiled
+    def _enters(self, module: Module) -> bool:
+        """Return whether a module is the one that the user calls, and capture is active."""
+        return self._entry is module and self._active()
 
     def _follows(self, name: str, module: Module) -> bool:
         """Return whether a module is this model's; a copy of the model has copies of the hooks."""
@@ -131,37 +134,19 @@ class Capture:
         return layer is not None and layer.module is module and self._active()
 
     def _watch_layers(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
-        def layer_hook(name: str) -> Callable[[Module, Any, dict[str, Any], Tensor], None]:
-            def after(module: Module, inputs: Any, named: dict[str, Any], output: Tensor) -> None:
+        def watch(name: str) -> Callable[[Module, Any, dict[str, Any], Any], None]:
+            def after(module: Module, inputs: Any, named: dict[str, Any], output: Any) -> None:
                 capture = this()
-                known = capture is not None and capture._follows(name, module)
-                if capture is not None and known and output.requires_grad:
-                    x: Tensor = inputs[0] if inputs else named["input"]
-                    visit = Visit(x.detach(), get_gradient_edge(output))
-                    capture._visits.setdefault(name, []).append(visit)
-
-            return after
-
-        def attention_hook(name: str) -> Callable[[Module, Any, Any, tuple[Tensor, ...]], None]:
-            def after(module: Module, _: Any, named: Any, output: tuple[Tensor, ...]) -> None:
-                capture = this()
-                if capture is None or not capture._follows(name, module):
-                    return
-                if not output[0].requires_grad:
+                if capture is None or capture.paused or not capture._follows(name, module):
                     return
                 layers = capture.gather.coverage.layers
-                own = {k: layers[k] for k in (name, f"{name}.out_proj".lstrip(".")) if k in layers}
-                for key, x, edge in projections(output[0], own):
-                    visit = Visit(x, edge, called=False)
-                    capture._visits.setdefault(key, []).append(visit)
+                for key, x, edge, called in layers[name].passes(inputs, named, output, layers):
+                    capture._visits.setdefault(key, []).append(Visit(x, edge, called=called))
 
             return after
 
         return [
-            layer.module.register_forward_hook(
-                attention_hook(name) if isinstance(layer, AttentionLayer) else layer_hook(name),
-                with_kwargs=True,
-            )
+            layer.module.register_forward_hook(watch(name), with_kwargs=True)
             for name, layer in self.gather.coverage.layers.items()
         ]
 
@@ -176,19 +161,38 @@ class Capture:
         """Forget what was seen."""
         self._calls, self._visits, self._replay = [], {}, None
 
-    def take(self) -> list[Call]:
-        """Return the calls that were back-propagated since the last time, and forget them."""
+    def batch(self, world: World, *, unscaled: float = 1.0) -> Batch:
+        """Return what was back-propagated since the last time, and forget it.
+
+        Args:
+            world: The processes that each hold a part of the batch.
+            unscaled: What the gradients have been divided by since.
+
+        Raises:
+            InvalidInputError: If nothing was back-propagated.
+        """
         calls = [call for call, _ in self._calls if call.weight is not None]
         self.clear()
-        return calls
+        if not calls:
+            how = (
+                "Run the model's forward in training mode."
+                if self.reduction is not None
+                else "Compute the loss as criterion(model(x), y), in training mode and with the "
+                "likelihood given to NGD, or name reduction= to use a custom loss."
+            )
+            raise InvalidInputError(
+                f"step {self.schedule.steps + 1} found no batch that was back-propagated since the "
+                f"last one. {how}"
+            )
+        return Batch(calls, unscaled=unscaled, world=world)
 
     def _active(self) -> bool:
-        on = self.model.training and torch.is_grad_enabled() and not self.paused
+        on = self.model.training and torch.is_grad_enabled()
         return on and not torch.compiler.is_compiling()
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._replay is None or not self._replay.alive():
-            # Nobody can call the criterion on the previous forward any more.
+            # The criterion can no longer be called on the previous forward.
             self._visits = {}
         self._replay = Replay(self.model, args, kwargs)
 
@@ -222,7 +226,8 @@ class Capture:
         self._collect(call, output, weakref.ref(output))
 
     def _criterion_called(self, output: Tensor, y: Tensor, loss: Tensor) -> None:
-        call = Call(output.detach(), y, loss.detach(), self.likelihood.scale(len(output)))
+        seen = loss.detach().clone()  # the user may divide the loss in place
+        call = Call(output.detach(), y, seen, self.likelihood.scale(len(output)))
 
         def used(gradient: Tensor) -> None:
             call.weight = float(gradient) + (call.weight or 0.0)
@@ -234,7 +239,7 @@ class Capture:
         """Send errors back while the graph is alive; drop calls that can no longer matter."""
         known = self._replay is not None and self._replay.gives(output)
         replay = self._replay if known else None
-        if self.compiled is not None and self.wanted:
+        if self.compiled is not None and self.schedule.wanted:
             output = self._run_uncompiled(output)
         visits, self._visits = self._visits, {}
         if call.n == 1:
@@ -243,7 +248,7 @@ class Capture:
                 for name, seen in visits.items()
                 if len(seen) == 1 and seen[0].called
             }
-        if self.wanted and all_finite(call.output):  # the step will refuse what is not
+        if self.schedule.wanted and all_finite(call.output):  # the step will refuse what is not
             call.moments, call.traces = self.gather(self.likelihood, output, call.y, visits)
         if replay is not None:
             call.replay = replay
@@ -263,3 +268,92 @@ class Capture:
         finally:
             for handle in handles:
                 handle.remove()
+
+
+class Structure:
+    """A model's parameters and layers as they were when the optimizer was made.
+
+    Args:
+        model: The model.
+        layers: Its layers with hooks, by name.
+
+    Attributes:
+        names: Name of every parameter.
+    """
+
+    def __init__(self, model: Module, layers: Mapping[str, Layer]) -> None:
+        self.model = model
+        self._params = _parameters(dict(model.named_modules()))
+        self._looks = {name: _look(p) for name, p in self._params.items()}
+        self._modules = {name: layer.module for name, layer in layers.items()}
+        self.names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+
+    def check(self) -> None:
+        """Raise if the model is no longer the one that the optimizer follows.
+
+        Raises:
+            InvalidInputError: If parameters or layers were added, removed, replaced, converted,
+                moved, frozen or unfrozen.
+
+        Example:
+            >>> model = torch.nn.Linear(2, 1)
+            >>> structure = Structure(model, {})
+            >>> structure.check()
+            >>> _ = model.double()
+            >>> structure.check()
+            Traceback (most recent call last):
+            ...
+            natgrad.errors.InvalidInputError: the model has changed since the optimizer was ...
+        """
+        found = self._change()
+        if found is not None:
+            raise InvalidInputError(
+                f"the model has changed since the optimizer was constructed: {found}. The step is "
+                "refused and the weights are untouched. Undo the change, or construct a new "
+                "optimizer, whose state starts empty."
+            )
+
+    def _change(self) -> str | None:
+        modules = dict(self.model.named_modules())
+        now = _parameters(modules)
+        if now.keys() != self._params.keys():
+            added = [name for name in now if name not in self._params]
+            lost = [name for name in self._params if name not in now]
+            return " and ".join(
+                f"{', '.join(map(repr, names))} {'are' if len(names) > 1 else 'is'} {what}"
+                for names, what in ((added, "new"), (lost, "gone"))
+                if names
+            )
+        for name, p in self._params.items():
+            if now[name] is not p:
+                return f"{name!r} is another tensor (load weights without assign=True)"
+            if _look(p) != self._looks[name]:
+                return _difference(name, self._looks[name], _look(p))
+        for name, module in self._modules.items():
+            if modules[name] is not module:
+                return f"the layer {name!r} is another module"
+        return None
+
+
+def _parameters(modules: Mapping[str, Module]) -> dict[str, Tensor]:
+    """Return all parameters by name, tied ones by each of theirs."""
+    return {
+        f"{name}.{key}" if name else key: p
+        for name, module in modules.items()
+        for key, p in module._parameters.items()
+        if p is not None
+    }
+
+
+def _look(p: Tensor) -> tuple[object, ...]:
+    return p.shape, p.dtype, p.device, p.requires_grad
+
+
+def _difference(name: str, before: tuple[object, ...], now: tuple[object, ...]) -> str:
+    for what, a, b in zip(("shape", "dtype", "device"), before, now, strict=False):
+        if a != b:
+            a, b = (tuple(x) if isinstance(x, torch.Size) else x for x in (a, b))
+            return f"the {what} of {name!r} was {a} and is {b}"
+    if now[-1]:
+        return f"{name!r} was frozen and now requires a gradient"
+    return f"{name!r} is frozen (to hold parameters for a while, give their group lr=0 instead)"

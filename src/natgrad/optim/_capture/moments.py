@@ -1,25 +1,77 @@
 """Sums over one batch: second moments of what enters each layer and of the errors sent back."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from natgrad.errors import ShapeError
+from natgrad._checks import flag, integer, number
+from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.likelihoods import Likelihood
-from natgrad.optim._capture.sources import output_errors
-from natgrad.optim._curvature.factor import Factors
-from natgrad.optim._curvature.gram import Gram
+from natgrad.optim._arguments import keep, literal, options
+from natgrad.optim._curvature.factor import Gram
 from natgrad.optim._layers.coverage import Coverage
-from natgrad.optim._layers.linear import Layer, LinearLayer, wide
+from natgrad.optim._layers.linear import Layer, LinearLayer, Sharing, wide
+
+Source = Literal["sampled", "exact", "empirical", "propagated"]
+"""`sampled`: labels drawn from the model, [BLH18] §5. `exact`: every column of the Fisher's root.
+`empirical`: the true labels, which is *not* the Fisher. `propagated`: eq. 14–15, linear networks.
+"""
+
+
+@options
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    """How the Kronecker factors are estimated.
+
+    Attributes:
+        source: Where errors come from: `"sampled"` from the model ([BLH18] §5); `"exact"`, one
+            backward pass for each output; `"propagated"`, eq. 14–15, linear networks only;
+            `"empirical"`, the true labels, which is not the Fisher.
+        samples: K, backward passes of sampled errors.
+        memory: How many past samples the averages remember. m new samples get the weight
+            m / (m + past), past ≤ memory; 0 takes each batch alone, as [BLH18] does.
+        keep: Whether factors stay in memory beside their inverses. False, which needs `memory=0`,
+            halves the optimizer's state.
+        sharing: Where a weight is used at many positions of a sample (sequences, convolutions):
+            `"expand"` counts every position as a row, `"reduce"` averages inputs and sums errors
+            over positions first, which is cheaper and exact where only their average matters.
+        exact_output: Take the last layer's error factor from the likelihood, where the layer's
+            outputs are the model's, instead of sampling it.
+
+    Example:
+        >>> Factors(source="exact", memory=0).samples
+        1
+    """
+
+    source: Source = "sampled"
+    samples: int = 1
+    memory: float = 750.0
+    exact_output: bool = True
+    sharing: Sharing = "expand"
+    keep: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense."""
+        literal(self.source, "source", Source)
+        literal(self.sharing, "sharing", Sharing)
+        flag(self.exact_output, "exact_output")
+        flag(self.keep, "keep")
+        memory = number(self.memory, "memory", low=0, infinite=True)
+        if not self.keep and memory != 0:
+            raise InvalidInputError(
+                "keep=False forgets the factors at each step, so memory must be 0, but is "
+                f"{memory!r}."
+            )
+        keep(self, samples=integer(self.samples, "samples", low=1), memory=memory)
 
 
 @dataclass
 class Visit:
-    """One pass of data through one layer: what entered, and the graph's edge at the output.
+    """One pass of a batch through one layer: what entered, and the graph's edge at the output.
 
     Attributes:
         called: Whether the layer's own forward ran; attention reads weights past it.
@@ -56,10 +108,8 @@ class Gather:
         coverage: The model's layers with factors, and other parameters.
         factors: How errors are drawn.
         generator: Source of randomness.
-        squares: Sum squares for a diagonal Fisher instead of second moments.
-
-    Attributes:
         settled: Layers whose constant error factor is known already.
+        squares: Sum squares for a diagonal Fisher instead of second moments.
     """
 
     def __init__(
@@ -68,11 +118,11 @@ class Gather:
         factors: Factors,
         generator: torch.Generator,
         *,
+        settled: Set[str] = frozenset(),
         squares: bool = False,
     ) -> None:
         self.coverage, self.factors = coverage, factors
-        self.generator, self.squares = generator, squares
-        self.settled: set[str] = set()
+        self.generator, self.settled, self.squares = generator, settled, squares
 
     def __call__(
         self,
@@ -141,21 +191,21 @@ class Gather:
         return moments
 
     def _check_rows(self, moments: Mapping[str, Moments], n: int) -> None:
-        """Refuse layers that saw fewer rows than there are data, unless data share them.
+        """Refuse layers that saw fewer rows than there are samples, unless samples share them.
 
-        A table of positions is looked up once for all data. The errors that reach such a row are
-        summed over its data; sampled ones are independent with mean zero, so the square of their
+        A table of positions is looked up once for all samples. The errors that reach such a row are
+        summed over its samples; sampled ones are independent with mean zero, so the square of their
         sum has the expectation of the sum of their squares. The input factor, an average over
-        rows, is the same as if each datum had its own.
+        rows, is the same as if each sample had its own.
         """
         whole = any(found.rows >= n for found in moments.values())
         shared = whole and self.factors.source == "sampled"
         for name, found in moments.items():
             if found.rows < n and not (shared and found.rows):
                 raise ShapeError(
-                    f"layer {name!r} saw {found.rows} rows, but the criterion {n} data. If one "
+                    f"layer {name!r} saw {found.rows} rows, but the criterion {n} samples. If one "
                     "loss gathers several forward passes, hold their outputs until it is called, "
-                    "or run them as one batch; if data share rows, expand them to one each."
+                    "or run them as one batch; if samples share rows, expand them to one each."
                 )
 
     def _errors(self, likelihood: Likelihood, output: Tensor, y: Tensor | None) -> Iterator[Tensor]:
@@ -189,3 +239,36 @@ class Gather:
         moments.constant_errors = likelihood.constant_fisher
         if not (moments.constant_errors and name in self.settled):
             moments.errors = Gram(total=len(output) * wide(likelihood.mean_fisher(output)))
+
+
+def output_errors(
+    likelihood: Likelihood,
+    output: Tensor,
+    y: Tensor | None,
+    source: Source,
+    samples: int,
+    generator: torch.Generator,
+) -> Iterator[Tensor]:
+    """Yield errors at the outputs, in their shape; the Fisher is the sum of their squares.
+
+    Unreduced: the factor of the reduction is left to the caller.
+
+    Example:
+        >>> from natgrad import Bernoulli
+        >>> f = torch.zeros(1, 1)
+        >>> [e.item() for e in output_errors(Bernoulli(), f, None, "exact", 1, torch.Generator())]
+        [0.5]
+    """
+    if source == "exact":
+        root = likelihood.root(output)
+        for r in range(root.log_weight.shape[1]):
+            column = torch.zeros_like(root.log_weight)
+            column[:, r] = torch.exp(root.log_weight[:, r])
+            yield root.transpose(column).reshape(output.shape)
+    elif source == "empirical":
+        assert y is not None
+        yield likelihood.gradient(output, y) / likelihood.scale(len(output))
+    else:
+        for _ in range(samples):
+            errors = likelihood.sampled_errors(output, generator=generator)
+            yield errors / samples**0.5 if samples > 1 else errors

@@ -1,4 +1,4 @@
-"""Running a model again on the batch it has just seen, as if nothing had happened in between."""
+"""Running a model again on the batch it has just seen, with the same random numbers and buffers."""
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ class Replay:
     """The arguments of one forward pass, and the state of the random numbers before it.
 
     Running it again draws the same dropout masks, and leaves buffers (running averages of batch
-    normalisation) and the global random state as they were.
+    normalization) and the global random state as they were.
 
     Args:
         model: The model.
@@ -24,10 +24,10 @@ class Replay:
         kwargs: Named arguments of its forward.
 
     Attributes:
-        each: How many rows of the outputs belong to one datum, the positions of a text for example;
-            0 where that is not known, and outputs cannot be had for a part of the data.
-        cuts: Positions and names of the arguments that have a row for each datum. A mask may have
-            as many by chance: only what was tried should be cut.
+        each: How many rows of the outputs belong to one sample, for example the positions of a
+            text. 0 if that is not known; outputs are then computed for the whole batch only.
+        cuts: Positions and names of the arguments that have a row for each sample. A mask may have
+            as many rows by chance, so only what was tried should be cut.
     """
 
     def __init__(self, model: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -53,13 +53,13 @@ class Replay:
                 return
 
     def _divide(self, rows: int) -> tuple[int, int]:
-        """Return the number of data behind so many rows of outputs, and of rows for each."""
+        """Return the number of samples behind so many rows of outputs, and of rows for each."""
         lengths = [len(a) for a in (*self.args, *self.kwargs.values()) if _sliceable(a)]
         data = rows if rows in lengths else next(iter(lengths), 0)
         return (data, rows // data) if data and rows % data == 0 else (0, 0)
 
     def alive(self) -> bool:
-        """Return whether anybody still holds the output of that forward."""
+        """Return whether the output of that forward still exists."""
         return self._output is not None and self._output() is not None
 
     def gives(self, output: Tensor) -> bool:
@@ -121,7 +121,7 @@ class Replay:
         return picked
 
     def _cut(self, rows: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of the data that these rows belong to."""
+        """Return the arguments of the samples that these rows belong to."""
         if rows is None or not self.each:
             return self.args, self.kwargs
         data = -(-rows // self.each)

@@ -1,24 +1,26 @@
-"""One layer's block of the Fisher: a Kronecker product, [BLH18] (10) and (20), or a diagonal."""
+"""Blocks of the Fisher, one per layer: Kronecker products, [BLH18] (10) and (20), or diagonals."""
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import reduce
+import statistics
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from natgrad.optim._capture.batch import Batch
-from natgrad.optim._capture.hooks import Call
-from natgrad.optim._curvature.factor import Factor
-from natgrad.optim._curvature.gram import Gram
-from natgrad.optim._curvature.inverse import Solver
-from natgrad.optim._curvature.keeper import Keeper
-from natgrad.optim._direction import OuterPart
+from natgrad.errors import InvalidInputError
+from natgrad.likelihoods import Likelihood
+from natgrad.optim._capture.batch import Batch, Call
+from natgrad.optim._curvature.factor import Factor, average, ridges
+from natgrad.optim._curvature.inverse import Dense, Keeper, Solver
+from natgrad.optim._curvature.plain import DiagonalBlock, PlainBlock
+from natgrad.optim._curvature.propagated import Chain
+from natgrad.optim._direction import Direction, OuterPart, Part
 from natgrad.optim._distributed import World
-from natgrad.optim._layers.linear import Layer, LinearLayer, wide
+from natgrad.optim._layers.coverage import Coverage
+from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
-from natgrad.optim.damping import Split, ridges
+from natgrad.optim.damping import Split
 
 
 class KroneckerBlock:
@@ -26,7 +28,7 @@ class KroneckerBlock:
 
     Args:
         layer: The layer.
-        memory: How many past data the factors remember.
+        memory: How many past samples the factors remember.
         split: How the factors share the damping.
         solver: How the factors are inverted.
         power: −1 for the natural gradient, −½ for square-root whitening ([BLH18] §6).
@@ -66,17 +68,25 @@ class KroneckerBlock:
         """Return whether both factors have been inverted."""
         return self.left.inverse is not None
 
+    @property
+    def settled(self) -> bool:
+        """Return whether the error factor will never change."""
+        return self.errors.constant
+
     def update(self, batch: Batch) -> None:
         """Blend in the moments of a batch, which may have come in several calls."""
-        calls, weights, world = batch.calls, batch.weights, batch.world
-        seen = [call.moments[self.layer.name] for call in calls]
-        (rows,) = world.sum([sum(w * m.rows for w, m in zip(weights, seen, strict=True))])
+        weights, world = batch.weights, batch.world
+        seen = [call.moments[self.layer.name] for call in batch.calls]
+        inputs, errors = [m.inputs for m in seen], [m.errors for m in seen]
+        rows = sum(w * m.rows for w, m in zip(weights, seen, strict=True))
+        if world.size > 1:
+            (rows,) = world.sum([rows])
         per_row = [w / rows for w in weights]
-        self.inputs.update(_average([m.inputs for m in seen], per_row, world), n=batch.n)
+        self.inputs.update(average(inputs, per_row, world), n=batch.n)
         if not seen[0].constant_errors:
-            self.errors.update(_average([m.errors for m in seen], weights, world), n=batch.n)
-        elif not self.errors.constant and seen[0].errors is not None:
-            self.errors.fix(seen[0].errors.summed() / calls[0].n)
+            self.errors.update(average(errors, weights, world), n=batch.n)
+        elif not self.errors.constant and errors[0] is not None:
+            self.errors.fix(errors[0].summed() / batch.calls[0].n)
 
     def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
         """Invert both factors under this damping, or make room for the inverses.
@@ -89,8 +99,11 @@ class KroneckerBlock:
         self.mean = inputs * errors
         if self.layer.one_sided:
             right, left = 0.0, damping
-        pairs = ((self.right, self.inputs, right), (self.left, self.errors, left))
-        dense = [keeper for keeper, f, ridge in pairs if keeper.refresh(f, ridge, here=here)]
+        dense = []
+        if self.right.refresh(self.inputs, right, here=here):
+            dense.append(self.right)
+        if self.left.refresh(self.errors, left, here=here):
+            dense.append(self.left)
         if not self.keep:
             self.inputs.forget()
             self.errors.forget()
@@ -102,10 +115,13 @@ class KroneckerBlock:
         Args:
             g: The gradient, `(n_out, n_in)`.
         """
-        return self.right.right(self.left.left(g))
+        left, right = self.left.product, self.right.product
+        assert left is not None
+        assert right is not None
+        return right.right(left.left(g))
 
     def outer(self, x: Tensor, total: float, norms: Mapping[Tensor, float]) -> OuterPart | None:
-        """Return the direction of a single datum, whose gradient is e x̄ᵀ, [BLH18] §3.
+        """Return the direction of a single sample, whose gradient is e x̄ᵀ, [BLH18] §3.
 
         Two products of a matrix and a vector replace two of matrices, and the gradient is not read
         but for its norm.
@@ -121,7 +137,7 @@ class KroneckerBlock:
         """
         weight, bias = self.layer.weight, self.layer.bias
         rows = self.layer.input_rows(x)
-        if len(rows) != 1 or type(self.layer) is not LinearLayer or weight.grad is None:
+        if len(rows) != 1 or not self.layer.rank_one or weight.grad is None:
             return None
         if wide(weight.grad).dtype != weight.dtype:  # half precision, in which vectors lose digits
             return None
@@ -138,8 +154,11 @@ class KroneckerBlock:
             return None
         row = row if bias is None else torch.cat([row, row.new_ones(1)])
         e = e / total
-        u = self.left.left(e[:, None])[:, 0]
-        v = self.right.right(row[None])[0]
+        left, right = self.left.product, self.right.product
+        assert left is not None
+        assert right is not None
+        u = left.left(e[:, None])[:, 0]
+        v = right.right(row[None])[0]
         slope = float(e @ u) * float(row @ v)
         return OuterPart(self.layer.module, self.layer.parameters, u, v, slope)
 
@@ -178,76 +197,190 @@ class KroneckerBlock:
         self.mean = state["mean"]
 
 
-class DiagonalBlock:
-    """The diagonal of one layer's Fisher block, [BLH18] §6: average squares of its gradients.
+Block = KroneckerBlock | DiagonalBlock
 
-    A weight used at several positions of one datum counts each by itself.
+
+class BlockDiagonal:
+    """One block of the Fisher for each layer, and plain steps for other parameters.
 
     Args:
-        layer: The layer.
-        memory: How many past data the average remembers.
+        coverage: The model's layers and other parameters. A layer whose weight turns out to be used
+            outside of its forward is moved to the others.
+        blocks: By module name.
+        memory: How many past samples are remembered.
+        chain: Computes the factors of a linear network, [BLH18] (14)–(15).
 
     Attributes:
-        mean: Mean of the diagonal at the last refresh.
+        settled: Layers whose error factor will never change.
+        scale: Geometric mean over layers of a block's mean eigenvalue, at the last refresh.
     """
 
-    def __init__(self, layer: Layer, *, memory: float) -> None:
-        self.layer, self.squares = layer, Factor(memory)
-        self._damping = self.mean = 0.0
+    def __init__(
+        self,
+        coverage: Coverage,
+        blocks: Mapping[str, Block],
+        *,
+        memory: float,
+        chain: Chain | None = None,
+    ) -> None:
+        self.coverage, self.blocks, self.memory = coverage, dict(blocks), memory
+        self.plain = {name: PlainBlock(p, memory) for name, p in coverage.others.items()}
+        self.chain, self._sigma = chain, Factor(memory)
+        self._gradients: dict[str, Tensor] = {}
+        self.settled: set[str] = set()
+        self.scale = 0.0
 
-    def wants(self, call: Call) -> bool:
-        """Return whether a call has moments of this layer."""
-        moments = call.moments.get(self.layer.name)
-        return moments is not None and moments.squares is not None
+    def update(self, batch: Batch, likelihood: Likelihood) -> dict[str, str]:
+        """Blend in the statistics of a batch; return parameters that lost their factors, and why.
 
-    @property
-    def known(self) -> bool:
-        """Return whether the squares have been estimated."""
-        return self.squares.known
+        There is one possible reason: a layer got a gradient although nothing passed through its
+        forward, because other code reads its weight (`torch.nn.MultiheadAttention` does).
+        """
+        hidden: dict[str, str] = {}
+        if self.chain is not None:
+            self._propagate(self.chain, batch, likelihood)
+        else:
+            for name, block in list(self.blocks.items()):
+                if all(block.wants(call) for call in batch.calls):
+                    block.update(batch)
+                    if block.settled:
+                        self.settled.add(name)
+                elif block.layer.weight.grad is not None and not block.ready:
+                    hidden |= self._drop(name)
+        for name, plain in self.plain.items():
+            if all(name in call.traces for call in batch.calls):
+                pairs = zip(batch.calls, batch.weights, strict=True)
+                trace = sum(w * call.traces[name] for call, w in pairs)
+                if batch.world.size > 1:
+                    (trace,) = batch.world.sum([trace])
+                plain.update(trace, batch.n)
+        return hidden
 
-    ready = known
+    def refresh(self, damping: float, world: World) -> None:
+        """Bring the inverses up to date; the processes divide the blocks among them."""
+        for plain in self.plain.values():
+            plain.refresh(damping)
+        sent: list[tuple[int, Keeper]] = []
+        for i, block in enumerate(b for b in self.blocks.values() if b.known):
+            owner = i % world.size
+            sent += [(owner, k) for k in block.refresh(damping, here=owner == world.rank)]
+        if world.size > 1:
+            for owner, keeper in sent:
+                assert isinstance(keeper.inverse, Dense)
+                world.send([keeper.inverse.matrix], owner)
+        self._set_scale()
 
-    def update(self, batch: Batch) -> None:
-        """Blend in the squares of a batch."""
-        seen = [Gram(total=call.moments[self.layer.name].squares) for call in batch.calls]
-        self.squares.update(_average(seen, batch.weights, batch.world), n=batch.n)
+    def _set_scale(self) -> None:
+        means = [block.mean for block in self.blocks.values() if block.mean > 0]
+        self.scale = statistics.geometric_mean(means) if means else 0.0
 
-    def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
-        """Take this damping."""
-        assert self.squares.matrix is not None
-        self._damping, self.mean = damping, float(self.squares.matrix.mean())
-        return []
+    def direction(self, batch: Batch, norms: Mapping[Tensor, float] | None) -> Direction:
+        """Return the direction for the gradients that `.grad` holds.
 
-    def direction(self, g: Tensor) -> Tensor:
-        """Return g / (diag F + λ), entry by entry; zero where the Fisher is and λ = 0."""
-        assert self.squares.matrix is not None
-        scale = self.squares.matrix + self._damping
-        return torch.where(scale > 0, g / scale, 0.0)
+        Args:
+            batch: The batch.
+            norms: Norms of the gradients, by parameter; None if they are not of this batch alone,
+                and so never those of a single sample.
+        """
+        single = batch.calls[0].single if batch.n == 1 and norms is not None else {}
+        parts: list[Part] = []
+        pending: list[tuple[list[Tensor], list[Tensor], Tensor]] = []
+        for name, block in self.blocks.items():
+            if not block.ready or block.layer.weight.grad is None:
+                continue
+            if norms is not None and name in single:
+                outer = block.outer(single[name], batch.total, norms)
+                if outer is not None:
+                    parts.append(outer)
+                    continue
+            pending.append(self._dense(name, block, batch.total))
+        if plain := self._plain_part(batch):
+            pending.append(plain)
+        values = torch.stack([slope for _, _, slope in pending]).tolist() if pending else []
+        for (params, tensors, _), slope in zip(pending, values, strict=True):
+            parts.append(Part(params, tensors, slope))
+        return Direction(parts)
+
+    def _dense(
+        self, name: str, block: Block, total: float
+    ) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        g = block.layer.gradient(self._gradients.get(name))
+        assert g is not None
+        own = g.dtype
+        if block.layer.bias is not None:
+            self._gradients[name] = g
+        g = wide(g if total == 1 else g / total)
+        d = block.direction(g)
+        slope = torch.dot(g.reshape(-1), d.reshape(-1))
+        pairs = zip(block.layer.parameters, block.layer.split(d.to(own)), strict=True)
+        moved = [(p, part) for p, part in pairs if p.grad is not None]
+        return [p for p, _ in moved], [part for _, part in moved], slope
+
+    def _plain_part(self, batch: Batch) -> tuple[list[Tensor], list[Tensor], Tensor] | None:
+        moved = [plain for plain in self.plain.values() if plain.ready]
+        if not moved:
+            return None
+        gradients = [p.param.grad / batch.total for p in moved if p.param.grad is not None]
+        tensors = [plain.direction(g) for plain, g in zip(moved, gradients, strict=True)]
+        slope = torch.stack([(g * d).sum() for g, d in zip(gradients, tensors, strict=True)]).sum()
+        return [plain.param for plain in moved], tensors, slope
+
+    def _drop(self, name: str) -> dict[str, str]:
+        reason = "its weight is used outside of its forward"
+        del self.blocks[name]
+        dropped = self.coverage.drop(name, reason)
+        self.plain |= {key: PlainBlock(p, self.memory) for key, p in dropped.items()}
+        return dict.fromkeys(dropped, reason)
+
+    def _propagate(self, chain: Chain, batch: Batch, likelihood: Likelihood) -> None:
+        for call, weight in zip(batch.calls, batch.weights, strict=True):
+            moments = call.moments[chain.layers[0].name]
+            assert moments.inputs is not None
+            self._sigma.update(moments.inputs.times(1 / moments.rows), n=weight * call.n * batch.n)
+        assert self._sigma.matrix is not None
+        outputs = torch.cat([call.output for call in batch.calls])
+        found = chain.factors(self._sigma.matrix, likelihood.mean_fisher(outputs))
+        for layer, (inputs, errors) in zip(chain.layers, found, strict=True):
+            block = self.blocks[layer.name]
+            assert isinstance(block, KroneckerBlock)
+            block.set(inputs, errors)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the average and the damping in use."""
-        numbers = {"damping": self._damping, "mean": self.mean}
-        return {"squares": self.squares.state_dict(), **numbers}
+        """Return the blocks, by module name, and plain parameters, by name."""
+        return {
+            "layers": {name: block.state_dict() for name, block in self.blocks.items()},
+            "plain": {name: plain.state_dict() for name, plain in self.plain.items()},
+            "sigma": self._sigma.state_dict(),
+        }
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless a state can be loaded; it may have dropped layers since."""
         entries(state, where, self.state_dict())
-        for name in ("damping", "mean"):
-            real(state[name], f"{where}.{name}", low=0)
-        self.squares.check_state(state["squares"], f"{where}.squares", self.layer.shape)
+        layers, plain = state["layers"], state["plain"]
+        kept = [name for name in self.blocks if isinstance(layers, Mapping) and name in layers]
+        lost = [block.layer.named for name, block in self.blocks.items() if name not in kept]
+        others = [*self.plain, *(name for named in lost for name in named)]
+        dropped = isinstance(plain, Mapping) and all(name in plain for name in others)
+        entries(layers, f"{where}.layers", kept if dropped else self.blocks)
+        entries(plain, f"{where}.plain", others)
+        for name in kept:
+            self.blocks[name].check_state(layers[name], f"{where}.layers.{name}")
+        for name in others:
+            PlainBlock.check_state(plain[name], f"{where}.plain.{name}")
+        first = next(iter(self.blocks.values()), None)
+        shape = (0, 0) if first is None else first.layer.factor_shapes[0]
+        self._sigma.check_state(state["sigma"], f"{where}.sigma", shape)
+        if self.chain is None and state["sigma"]["version"] > 0:
+            raise InvalidInputError(f"{where}.sigma must be empty without source='propagated'.")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take a checked state."""
-        self.squares.load_state_dict(state["squares"], self.layer.weight)
-        self._damping, self.mean = state["damping"], state["mean"]
-
-
-def _average(sums: Sequence[Gram | None], weights: Sequence[float], world: World) -> Gram:
-    """Return the weighted sum, over all processes."""
-    pairs = zip(sums, weights, strict=True)
-    first, *rest = [gram.times(weight) for gram, weight in pairs if gram is not None]
-    found = reduce(Gram.plus, rest, first)
-    if world.size > 1:
-        found = Gram(total=found.summed())
-        world.add_up([found.summed()])
-    return found
+        for name in [name for name in self.blocks if name not in state["layers"]]:
+            self._drop(name)
+        for name, block in self.blocks.items():
+            block.load_state_dict(state["layers"][name])
+        for name, plain in self.plain.items():
+            plain.load_state_dict(state["plain"][name])
+        if self.chain is not None:
+            self._sigma.load_state_dict(state["sigma"], self.chain.layers[0].weight)
+        self._set_scale()

@@ -1,85 +1,146 @@
-"""Running second moments: the Kronecker factors of the Fisher."""
+"""Second moments of rows, and their running averages: the Kronecker factors of the Fisher."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, Self
 
+import torch
 from torch import Tensor
 
-from natgrad._checks import ALL_FLOATS, flag, integer, number, tensor
+from natgrad._checks import ALL_FLOATS, flag, integer, tensor
 from natgrad.errors import InvalidInputError
-from natgrad.optim._arguments import keep, literal, options
-from natgrad.optim._capture.sources import Source
-from natgrad.optim._curvature.gram import Gram
-from natgrad.optim._layers.linear import Sharing, wide
+from natgrad.optim._distributed import World
 from natgrad.optim._states import entries, real
+from natgrad.optim.damping import Split
+
+FEW_ROWS = 0.2
+"""Rows up to this fraction of the side are worth keeping: they update an inverse for less than a
+factorization costs (the table of `inverses`)."""
+
+# Rows of a block: small enough to skip most of the upper triangle, large enough for fast products.
+_BLOCK = 128
 
 
-@options
-@dataclass(frozen=True, kw_only=True)
-class Factors:
-    """How the Kronecker factors are estimated.
+def add_gram(total: Tensor, rows: Tensor, *, weight: float = 1.0, ones: bool = False) -> None:
+    """Add weight · Σᵣ xᵣ xᵣᵀ to the lower triangle of `total`, in place.
 
-    Attributes:
-        source: Where errors come from: `"sampled"` from the model ([BLH18] §5); `"exact"`, one
-            backward pass for each output; `"propagated"`, eq. 14–15, linear networks only;
-            `"empirical"`, the true labels, which is not the Fisher.
-        samples: K, backward passes of sampled errors.
-        memory: How many past data the averages remember. New data of number m get the weight
-            m / (m + past), past ≤ memory; 0 takes each batch alone, as [BLH18] does.
-        keep: Whether factors stay in memory beside their inverses. False, which needs `memory=0`,
-            halves the optimizer's state.
-        sharing: Where a weight is used at many positions of a datum (sequences, convolutions):
-            `"expand"` counts every position as a row, `"reduce"` averages inputs and sums errors
-            over positions first, which is cheaper and exact where only their average matters.
-        exact_output: Take the last layer's error factor from the likelihood, where the layer's
-            outputs are the model's, instead of sampling it.
+    Only blocks on and below the diagonal are computed; what lies above stays meaningless, as in
+    LAPACK. `symmetric` fills it in.
+
+    Args:
+        total: Shape `(n, n)`, or `(n + 1, n + 1)` with `ones`.
+        rows: x, shape `(r, n)`.
+        weight: Factor on the sum.
+        ones: Append a one to every row.
 
     Example:
-        >>> Factors(source="exact", memory=0).samples
-        1
+        >>> total = torch.zeros(3, 3)
+        >>> add_gram(total, torch.tensor([[1.0, 2.0]]), ones=True)
+        >>> symmetric(total)
+        tensor([[1., 2., 1.],
+                [2., 4., 2.],
+                [1., 2., 1.]])
+    """
+    n = rows.shape[1]
+    for start in range(0, n, _BLOCK):
+        stop = min(start + _BLOCK, n)
+        total[start:stop, :stop].addmm_(rows[:, start:stop].mT, rows[:, :stop], alpha=weight)
+    if ones:
+        total[n, :n].add_(rows.sum(0), alpha=weight)
+        total[n, n] += weight * len(rows)
+
+
+class Gram:
+    """Σ x xᵀ over rows: the rows themselves while they are few, else their sum.
+
+    Few rows change an average, and its inverse, without a matrix of their own.
+
+    Args:
+        rows: x, shape `(r, n)`.
+        total: The sum, of which only the lower triangle has meaning; in other forms (a stack, a
+            diagonal) for layers that have such.
+
+    Example:
+        >>> few = Gram.of(torch.ones(1, 5))
+        >>> few.rows is not None, Gram.of(torch.ones(2, 5)).rows is None
+        (True, True)
+        >>> float(few.plus(few).summed()[0, 0])
+        2.0
     """
 
-    source: Source = "sampled"
-    samples: int = 1
-    memory: float = 750.0
-    exact_output: bool = True
-    sharing: Sharing = "expand"
-    keep: bool = True
+    def __init__(self, *, rows: Tensor | None = None, total: Tensor | None = None) -> None:
+        self.rows, self._total = rows, total
 
-    def __post_init__(self) -> None:
-        """Refuse options that make no sense."""
-        literal(self.source, "source", Source)
-        literal(self.sharing, "sharing", Sharing)
-        flag(self.exact_output, "exact_output")
-        flag(self.keep, "keep")
-        memory = number(self.memory, "memory", low=0, infinite=True)
-        if not self.keep and memory != 0:
-            raise InvalidInputError(
-                "keep=False forgets the factors at each step, so memory must be 0, but is "
-                f"{memory!r}."
-            )
-        keep(self, samples=integer(self.samples, "samples", low=1), memory=memory)
+    @classmethod
+    def of(cls, rows: Tensor, *, ones: bool = False) -> Self:
+        """Return that of rows, with a one appended to each if asked."""
+        side = rows.shape[1] + ones
+        if len(rows) <= FEW_ROWS * side:
+            return cls(rows=with_ones(rows) if ones else rows.clone())
+        total = rows.new_zeros(side, side)
+        add_gram(total, rows, ones=ones)
+        return cls(total=total)
+
+    def summed(self) -> Tensor:
+        """Return the sum."""
+        if self._total is None:
+            assert self.rows is not None
+            self._total = self.rows.new_zeros(self.rows.shape[1], self.rows.shape[1])
+            add_gram(self._total, self.rows)
+        return self._total
+
+    def plus(self, other: "Gram") -> "Gram":
+        """Return the sum of both."""
+        return Gram(total=self.summed() + other.summed())
+
+    def times(self, weight: float) -> "Gram":
+        """Return a multiple."""
+        if self.rows is not None and weight >= 0:
+            return Gram(rows=self.rows * weight**0.5)
+        return self if weight == 1 else Gram(total=self.summed() * weight)
+
+    def blend(self, average: Tensor, weight: float) -> None:
+        """Move an average, in place, towards this by a weight < 1."""
+        if self.rows is None:
+            average.lerp_(self.summed(), weight)
+        elif len(self.rows) == 1:  # one pass
+            average.addr_(self.rows[0], self.rows[0], beta=1 - weight, alpha=weight)
+        else:
+            add_gram(average.mul_(1 - weight), self.rows, weight=weight)
+
+
+def with_ones(rows: Tensor) -> Tensor:
+    """Return rows with a one appended to each."""
+    return torch.cat([rows, rows.new_ones(*rows.shape[:-1], 1)], dim=-1)
+
+
+def symmetric(lower: Tensor) -> Tensor:
+    """Return the symmetric matrix that a lower triangle stands for."""
+    return torch.tril(lower) + torch.tril(lower, -1).mT
 
 
 class Factor:
-    """A second moment averaged over batches; new data count by their number.
+    """A second moment averaged over batches; new samples count by their number.
 
     Args:
-        memory: How many past data are remembered.
+        memory: How many past samples are remembered.
 
     Attributes:
+        known: Whether there is an average.
         rows: R, if the factor is RᵀR with few rows: that of a small batch alone.
-        multiple: c, if the factor is known to be c times the identity for ever.
-        constant: Whether the factor is known exactly and for ever.
+        summed: The average as a matrix, if it has been summed up; see `matrix`.
+        multiple: c, if the factor is known to be c times the identity forever.
+        constant: Whether the factor is known exactly and forever.
         version: Counts changes of the matrix.
         change: (R, w) if the last change was Λ ← (1 − w) Λ + RᵀR with few rows R.
     """
 
     def __init__(self, memory: float) -> None:
         self.memory = memory
+        self.known = False
         self.rows: Tensor | None = None
-        self._matrix: Tensor | None = None
+        self.summed: Tensor | None = None
         self.multiple: float | None = None
         self.constant = False
         self.version = 0
@@ -93,62 +154,60 @@ class Factor:
         Only the lower triangle has meaning. A stack `(g, n, n)` for layers in groups, the diagonal
         `(n,)` of a diagonal one.
         """
-        if self._matrix is None and self.rows is not None:
-            self._matrix = Gram(rows=self.rows).summed()
-        return self._matrix
+        if self.summed is None and self.rows is not None:
+            self.summed = Gram(rows=self.rows).summed()
+        return self.summed
 
-    @property
-    def known(self) -> bool:
-        """Return whether there has been a batch."""
-        return self._matrix is not None or self.rows is not None
-
-    def set(self, matrix: Tensor | None) -> None:
+    def set(self, matrix: Tensor | None, rows: Tensor | None = None) -> None:
         """Replace the average."""
-        self._matrix, self.rows, self.change = matrix, None, None
+        self.summed, self.rows, self.change = matrix, rows, None
+        self.known = matrix is not None or rows is not None
         self.version += 1
 
     def update(self, fresh: Gram, *, n: float) -> None:
-        """Blend in the average over n new data.
+        """Blend in the average over n new samples.
 
         Args:
             fresh: The average; kept, not copied.
-            n: How many data it averages.
+            n: How many samples it averages.
         """
         weight = n / (n + self._past) if self.known else 1.0
         if weight == 1:
-            self.set(fresh.summed() if fresh.rows is None else None)
-            self.rows = fresh.rows
+            self.set(fresh.summed() if fresh.rows is None else None, fresh.rows)
         else:
-            assert self.matrix is not None
-            fresh.blend(self.matrix, weight)
-            self.set(self.matrix)
+            average = self.matrix
+            assert average is not None
+            fresh.blend(average, weight)
+            self.set(average)
             if fresh.rows is not None:
                 self.change = fresh.rows * weight**0.5, weight
         self._past = min(self._past + n, self.memory)
 
     def fix(self, matrix: Tensor) -> None:
-        """Set the factor for ever."""
+        """Set the factor forever."""
         self.set(matrix)
         self.constant, self.multiple = True, _multiple(matrix)
 
     def forget(self) -> None:
         """Free the matrix, unless it is constant."""
         if not self.constant:
-            self._matrix = self.rows = self.change = None
+            self.summed = self.rows = self.change = None
+            self.known = False
 
     def mean_eigenvalue(self) -> float:
         """Return the trace over n."""
         if self.rows is not None:
             return float(self.rows.square().sum()) / self.rows.shape[1]
-        assert self.matrix is not None
-        diagonal = self.matrix if self.matrix.ndim == 1 else self.matrix.diagonal(dim1=-2, dim2=-1)
+        matrix = self.summed
+        assert matrix is not None
+        diagonal = matrix if matrix.ndim == 1 else matrix.diagonal(dim1=-2, dim2=-1)
         return float(diagonal.mean())
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the last change."""
         return {
             "rows": self.rows,
-            "matrix": self._matrix,
+            "matrix": self.summed,
             "multiple": self.multiple,
             "constant": self.constant,
             "version": self.version,
@@ -186,13 +245,39 @@ class Factor:
 
     def load_state_dict(self, state: Mapping[str, Any], like: Tensor) -> None:
         """Take a checked state, on the device of `like` and in its precision, single or wider."""
-        dtype = wide(like.detach()).dtype
-        self._matrix, self.rows = (
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        self.summed, self.rows = (
             None if kept is None else kept.to(like.device, dtype, copy=True)
             for kept in (state["matrix"], state["rows"])
         )
+        self.known = self.summed is not None or self.rows is not None
         self.multiple, self.constant = state["multiple"], state["constant"]
         self.version, self._past, self.change = state["version"], state["past"], None
+
+
+def average(sums: Sequence[Gram | None], weights: Sequence[float], world: World) -> Gram:
+    """Return the weighted sum of second moments, over all processes."""
+    pairs = zip(sums, weights, strict=True)
+    first, *rest = [gram.times(weight) for gram, weight in pairs if gram is not None]
+    found = reduce(Gram.plus, rest, first)
+    if world.size > 1:
+        found = Gram(total=found.summed())
+        world.add_up([found.summed()])
+    return found
+
+
+def ridges(split: Split, damping: float, inputs: float, errors: float) -> tuple[float, float]:
+    """Return what is added to Λ and to Λ̃, of the given mean eigenvalues; the product is λ.
+
+    Example:
+        >>> ridges("pi", 0.01, inputs=4.0, errors=1.0)
+        (0.2, 0.05)
+    """
+    root = math.sqrt(damping)
+    if split == "equal" or inputs <= 0 or errors <= 0:
+        return root, root
+    pi = math.sqrt(inputs / errors)
+    return root * pi, root / pi
 
 
 def _multiple(matrix: Tensor) -> float | None:

@@ -6,28 +6,37 @@
 | `eigen` | Λ; any power; needs no γ | 14 n³ |
 | `woodbury` | the last inverse and r new rows | 10.5 n² r |
 | `row` | Λ = xxᵀ of one row alone | n, and applying it 5/n of a product |
-| `constant` | Λ that never changes | 14 n³ once, then n³ for every new γ |
+| `constant` | Λ that never changes | 14 n³ once, then n³ forevery new γ |
 | `low_rank` | Λ; rank r and one number for the rest | 13 n² r, and applying it 4 r/n of a product |
 
 Measured in float32 for n = 400…2000; LAPACK runs far off its bound at these sizes. A rank-one
 `woodbury` is Sherman–Morrison ([BLH18] §7).
 """
 
-import math
-from collections.abc import Callable
-from typing import Literal, Protocol
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from natgrad.linalg import cholesky, default_rtol
+from natgrad._checks import ALL_FLOATS, choice, integer, tensor
+from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.linalg import cholesky
 from natgrad.linalg._lstsq import widen
-from natgrad.optim._curvature.gram import symmetric
+from natgrad.optim._curvature.factor import FEW_ROWS, Factor, symmetric
+from natgrad.optim._curvature.solvers import (
+    LowRank,
+    Row,
+    by_eigen,
+    by_low_rank,
+    by_woodbury,
+    corrected,
+    from_eigen,
+    power_of,
+)
+from natgrad.optim._states import entries, real
 
 Solver = Literal["auto", "cholesky", "eigen", "woodbury", "low_rank"]
-
-# How far a corrected product may be off along an eigenvector, relatively.
-_CORRECTED = 0.01
 
 
 class Inverse(Protocol):
@@ -83,53 +92,25 @@ class Dense:
         return g @ self.matrix
 
 
-class Row:
-    """(γI + xxᵀ)⁻¹ of a single row, [BLH18] §3: vectors, and no matrix.
-
-    What is across x is taken twice, and x never normalised: x itself has then nothing across it,
-    to the last bit, where residues of rounding over a small γ would drown 1/(γ + |x|²).
+class Corrected:
+    """(M + γI)⁻¹ by products with (M + γ₀I)⁻¹: see `corrected`.
 
     Args:
-        x: Shape `(n, 1)`.
-        ridge: γ > 0.
-
-    Example:
-        >>> Row(torch.tensor([[0.0], [2.0]]), 1.0).left(torch.ones(2, 1)).flatten()
-        tensor([1.0000, 0.2000])
+        inverse: (M + γ₀I)⁻¹.
+        ridge: γ₀ > 0.
+        wanted: γ > 0.
     """
 
-    def __init__(self, x: Tensor, ridge: float) -> None:
-        self.x, self.ridge = x, ridge
-        self._square = x.mT @ x
-        # A row of (nearly) zeros has nothing along it.
-        tiny = torch.finfo(x.dtype).tiny
-        self._unit = torch.where(self._square > tiny, self._square, math.inf)
+    def __init__(self, inverse: Inverse, ridge: float, wanted: float) -> None:
+        self.inverse, self.ridge, self.wanted = inverse, ridge, wanted
 
     def left(self, g: Tensor) -> Tensor:
-        """Return M g."""
-        along = (self.x.mT @ g) / self._unit
-        across = g - self.x @ along
-        across = across - self.x @ ((self.x.mT @ across) / self._unit)
-        return across / self.ridge + self.x @ (along / (self.ridge + self._square))
+        """Return (M + γI)⁻¹ g."""
+        return corrected(self.inverse.left, g, self.ridge, self.wanted)
 
     def right(self, g: Tensor) -> Tensor:
-        """Return g M."""
-        return self.left(g.mT).mT
-
-
-class LowRank:
-    """U diag(s) Uᵀ + t I."""
-
-    def __init__(self, vectors: Tensor, values: Tensor, rest: float) -> None:
-        self.vectors, self.values, self.rest = vectors, values, rest
-
-    def left(self, g: Tensor) -> Tensor:
-        """Return M g."""
-        return self.vectors @ (self.values[:, None] * (self.vectors.mT @ g)) + self.rest * g
-
-    def right(self, g: Tensor) -> Tensor:
-        """Return g M."""
-        return ((g @ self.vectors) * self.values) @ self.vectors.mT + self.rest * g
+        """Return g (M + γI)⁻¹."""
+        return corrected(self.inverse.right, g, self.ridge, self.wanted)
 
 
 def by_cholesky(matrix: Tensor, ridge: float) -> Tensor:
@@ -156,99 +137,215 @@ def by_cholesky(matrix: Tensor, ridge: float) -> Tensor:
     return inverse.to(matrix)
 
 
-def by_eigen(matrix: Tensor, ridge: float, power: float = -1.0) -> Tensor:
-    """Return (Λ + γI)^power from the lower triangle of Λ; without a ridge, on Λ's range.
+# The ridge inside an updated inverse may differ from the one wanted by this factor either way. What
+# is missing is made up for at each product, with three more of them at most: little where gradients
+# are vectors, as those of single samples; with more rows only as much as needs none.
+_SLACK_OF_ONE, _SLACK = 2.9, 1.02
 
-    Example:
-        >>> by_eigen(torch.diag(torch.tensor([0.0, 4.0])), 0.0, -0.5)
-        tensor([[0.0000, 0.0000],
-                [0.0000, 0.5000]])
-    """
-    values, vectors = torch.linalg.eigh(matrix)
-    return from_eigen(values, vectors, ridge, power)
-
-
-def from_eigen(values: Tensor, vectors: Tensor, ridge: float, power: float = -1.0) -> Tensor:
-    """Return (Λ + γI)^power from Λ's eigenvalues and eigenvectors."""
-    cut = default_rtol(values.shape[-1], dtype=values.dtype) * values[..., -1:]
-    values = power_of(torch.where(values > cut, values, 0.0) + ridge, power)
-    out: Tensor = (vectors * values[..., None, :]) @ vectors.mT
-    return out
+# What a state calls each kind of inverse, and what it keeps of it.
+_KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "multiple": (Multiple, ("value",)),
+    "dense": (Dense, ("matrix",)),
+    "diagonal": (Diagonal, ("values",)),
+    "row": (Row, ("x", "ridge")),
+    "low_rank": (LowRank, ("vectors", "values", "rest")),
+}
 
 
-def power_of(values: Tensor, power: float) -> Tensor:
-    """Return values to a power, zero where they are not positive."""
-    return torch.where(values > 0, values**power, 0.0)
+class Keeper:
+    """(Λ + γI)^power of one factor, remade when the factor or γ has changed.
 
+    With the solver `auto`, a factor that changed by few rows updates the last inverse by the
+    Woodbury identity; the identity keeps Λ's average *and* the ridge, which shrinks by 1 − w each
+    time. So the ridge inside is known. While it is near the one wanted, products are corrected for
+    the difference (`corrected`, within 1 %); once it is not, because it has shrunk or because the
+    damping has adapted, the factor is factorized again: an update at Sherman–Morrison's price that
+    follows an adaptive damping.
 
-def by_woodbury(inverse: Tensor, rows: Tensor, weight: float) -> Tensor:
-    """Return ((1 − w) M + RᵀR)⁻¹ from M⁻¹, which it overwrites, for w < 1.
-
-    Example:
-        >>> by_woodbury(torch.eye(2), torch.tensor([[1.0, 0.0]]), 0.5)
-        tensor([[0.6667, 0.0000],
-                [0.0000, 2.0000]])
-    """
-    if len(rows) == 1:  # Sherman–Morrison, in one pass over the inverse
-        v, kept_weight = inverse @ rows[0], 1 - weight
-        scale = kept_weight * (kept_weight + float(rows[0] @ v))
-        return inverse.addr_(v, v, beta=1 / kept_weight, alpha=-1 / scale)
-    kept = inverse.div_(1 - weight)
-    along = rows @ kept
-    small = along @ rows.mT
-    small.diagonal().add_(1.0)
-    lower = cholesky(small, name="a Woodbury update")
-    half = torch.linalg.solve_triangular(lower.to(along), along, upper=False)
-    return kept.addmm_(half.mT, half, alpha=-1.0)
-
-
-def corrected(
-    product: Callable[[Tensor], Tensor], g: Tensor, ridge: float, wanted: float
-) -> Tensor:
-    """Return (M + γI)⁻¹ g, within 1 % along every eigenvector, from products with (M + γ₀I)⁻¹.
-
-    With X = (M + γ₀I)⁻¹ and δ = γ − γ₀ the answer y solves (I + δX) y = X g, whose eigenvalues lie
-    between 1 and γ/γ₀: Chebyshev's iteration knows its bounds, and needs no inner products. With k
-    more products the error is at most 1/T of degree k + 1 at (γ + γ₀)/|γ − γ₀|. So there are none
-    up to γ/γ₀ = 1.02, one up to 1.32, two up to 1.99, three up to 2.97.
+    A factor that is constant forever is decomposed once, whatever the damping does. That of one
+    row alone needs no matrix.
 
     Args:
-        product: g ↦ X g, or g X.
-        g: A vector or matrix.
-        ridge: γ₀ > 0.
-        wanted: γ > 0.
+        solver: Which method; `auto` chooses by cost.
+        power: −1, or −½ for whitening.
+        rank: Rank of `low_rank`; None for a sixteenth of the side.
 
-    Example:
-        >>> g = torch.ones(2, dtype=torch.float64)
-        >>> values = torch.tensor([0.0, 3.0], dtype=torch.float64)
-        >>> corrected(lambda v: v / (values + 1.0), g, 1.0, 1.5) * (values + 1.5)
-        tensor([1.0021, 1.0021], dtype=torch.float64)
+    Attributes:
+        inverse: The inverse as it is kept.
+        product: (Λ + γI)^power to multiply with: the inverse, corrected if its ridge is not γ.
+        ridge: The ridge inside the inverse.
+        wanted: γ.
     """
-    middle, half = (wanted / ridge + 1) / 2, abs(wanted / ridge - 1) / 2
-    residual = product(g)
-    found = step = residual / middle
-    first = turn = left = half / middle  # left: 1/T
-    while left > _CORRECTED:
-        residual = residual - step - (wanted - ridge) * product(step)
-        before, turn = turn, 1 / (2 / first - turn)
-        step = turn * before * step + 2 * turn / half * residual
-        found, left = found + step, left * turn
-    return found
 
+    def __init__(
+        self, solver: Solver = "auto", *, power: float = -1.0, rank: int | None = None
+    ) -> None:
+        self.solver, self.power, self.rank = solver, power, rank
+        self.inverse: Inverse | None = None
+        self.product: Inverse | None = None
+        self.ridge = self.wanted = 0.0
+        self.used: str = ""
+        self._version = -1
+        self._eigen: tuple[Tensor, Tensor] | None = None
 
-def by_low_rank(matrix: Tensor, ridge: float, rank: int) -> LowRank:
-    """Return (Λ + γI)⁻¹ with the `rank` leading eigenvectors, the rest by their mean.
+    def refresh(self, factor: Factor, ridge: float, *, here: bool = True) -> bool:
+        """Bring the inverse up to date.
 
-    A randomised range finder with two power iterations (Halko et al. 2011).
-    """
-    full = symmetric(matrix)
-    n = len(full)
-    source = torch.Generator(full.device).manual_seed(0)
-    block = torch.randn(n, min(rank + 8, n), dtype=full.dtype, device=full.device, generator=source)
-    for _ in range(3):
-        block = torch.linalg.qr(full @ block)[0]
-    values, inside = torch.linalg.eigh(block.mT @ full @ block)
-    values, vectors = values[-rank:].clamp(min=0), block @ inside[:, -rank:]
-    tail = max(float(full.diagonal().sum() - values.sum()), 0.0) / max(n - rank, 1)
-    rest = 1 / (tail + ridge)
-    return LowRank(vectors, 1 / (values + ridge) - rest, rest)
+        Args:
+            factor: Λ.
+            ridge: γ.
+            here: Whether to compute a dense one; otherwise only make room for it.
+
+        Returns:
+            Whether there is a dense one that another process may have to be given.
+        """
+        if self._version == factor.version and self.wanted == ridge:
+            return False
+        self.used = self._choose(factor, ridge)
+        dense = self.used not in ("multiple", "diagonal", "low_rank", "row")
+        if self.used == "woodbury":
+            assert factor.change is not None
+            assert isinstance(self.inverse, Dense)
+            rows, weight = factor.change
+            if here:
+                self.inverse = Dense(by_woodbury(self.inverse.matrix, rows, weight))
+            self.ridge *= 1 - weight
+        else:
+            self.inverse = self._remade(factor, ridge, room=dense and not here)
+            self.ridge = ridge
+        self._version, self.wanted = factor.version, ridge
+        self.product = self._applied()
+        return dense
+
+    def _applied(self) -> Inverse | None:
+        if self.inverse is None or self.ridge == self.wanted:
+            return self.inverse
+        return Corrected(self.inverse, self.ridge, self.wanted)
+
+    def _remade(self, factor: Factor, ridge: float, *, room: bool) -> Inverse:
+        if self.used == "row":
+            assert factor.rows is not None
+            return Row(factor.rows.mT, ridge)
+        matrix = factor.summed
+        assert matrix is not None
+        if room:
+            return Dense(torch.empty_like(matrix))
+        if self.used == "multiple":
+            assert factor.multiple is not None
+            return Multiple((factor.multiple + ridge) ** self.power)
+        if self.used == "diagonal":
+            return Diagonal(power_of(matrix + ridge, self.power))
+        if self.used == "constant":
+            if self._eigen is None:
+                self._eigen = torch.linalg.eigh(matrix)
+            values, vectors = self._eigen
+            return Dense(from_eigen(values, vectors, ridge, self.power))
+        if self.used == "eigen":
+            return Dense(by_eigen(matrix, ridge, self.power))
+        if self.used == "low_rank":
+            rank = max(1, len(matrix) // 16) if self.rank is None else self.rank
+            return by_low_rank(matrix, ridge, rank)
+        return Dense(by_cholesky(matrix, ridge))
+
+    def _choose(self, factor: Factor, ridge: float) -> str:
+        if factor.multiple is not None:
+            return "multiple"
+        if factor.rows is not None and len(factor.rows) == 1 and self._single(ridge):
+            return "row"
+        matrix = factor.matrix if factor.summed is None else factor.summed
+        assert matrix is not None
+        if matrix.ndim == 1:
+            return "diagonal"
+        if factor.constant:
+            return "constant"
+        if self.power != -1 or ridge == 0:
+            return "eigen"
+        if self.solver in ("auto", "woodbury") and self._updatable(factor, ridge):
+            return "woodbury"
+        if self.solver == "low_rank" and matrix.ndim == 3:
+            return "cholesky"
+        return self.solver if self.solver in ("eigen", "low_rank") else "cholesky"
+
+    def _single(self, ridge: float) -> bool:
+        return self.power == -1 and ridge > 0 and self.solver in ("auto", "woodbury")
+
+    def _updatable(self, factor: Factor, ridge: float) -> bool:
+        if factor.change is None or factor.version != self._version + 1:
+            return False
+        rows, weight = factor.change
+        if not isinstance(self.inverse, Dense):
+            return False
+        if self.solver == "auto" and len(rows) > FEW_ROWS * rows.shape[1]:
+            return False
+        inside = self.ridge * (1 - weight)
+        slack = _SLACK_OF_ONE if len(rows) == 1 or self.solver == "woodbury" else _SLACK
+        return ridge / slack <= inside <= ridge * slack
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return tensors and numbers."""
+        kind = next((k for k, (made, _) in _KINDS.items() if type(self.inverse) is made), "")
+        names = _KINDS[kind][1] if kind else ()
+        data = {name: getattr(self.inverse, name) for name in names}
+        return {
+            "kind": kind,
+            "data": data,
+            "ridge": self.ridge,
+            "wanted": self.wanted,
+            "version": self._version,
+        }
+
+    def check_state(
+        self, state: Any, where: str, shape: tuple[int, ...], factor: Mapping[str, Any]
+    ) -> None:
+        """Raise unless a state can be loaded.
+
+        Args:
+            state: What may be one.
+            where: Its place in the whole.
+            shape: Of the factor.
+            factor: The checked state of the factor.
+        """
+        entries(state, where, ("kind", "data", "ridge", "wanted", "version"))
+        kind = choice(state["kind"], f"{where}.kind", ("", *_KINDS))
+        ridge = real(state["ridge"], f"{where}.ridge", low=0)
+        wanted = real(state["wanted"], f"{where}.wanted", low=0)
+        near = wanted / _SLACK_OF_ONE <= ridge <= wanted * _SLACK_OF_ONE
+        if ridge != wanted and not (kind == "dense" and near):
+            raise InvalidInputError(f"{where}.ridge must be near {wanted!r}, but is {ridge!r}.")
+        version = integer(state["version"], f"{where}.version", low=-1, high=factor["version"])
+        suits = {
+            "": version == -1,
+            "multiple": factor["multiple"] is not None,
+            "dense": len(shape) > 1,
+            "diagonal": len(shape) == 1,
+            "row": len(shape) == 2,
+            "low_rank": len(shape) == 2 and self.solver == "low_rank",
+        }
+        if not suits[kind] or (kind and version == -1):
+            raise InvalidInputError(f"{where}.kind must suit factor and solver, but is {kind!r}.")
+        data, n = f"{where}.data", shape[-1]
+        sides: dict[str, tuple[int | str, ...]] = {
+            "matrix": shape,
+            "x": (n, 1),
+            "vectors": (n, "r"),
+            "values": (n,) if kind == "diagonal" else ("r",),
+        }
+        for name, value in entries(state["data"], data, _KINDS[kind][1] if kind else ()).items():
+            if name in sides:
+                tensor(value, f"{data}.{name}", shape=sides[name], dtypes=ALL_FLOATS)
+            else:
+                real(value, f"{data}.{name}", low=0, low_open=name == "ridge")
+        if kind == "low_rank" and len(state["data"]["values"]) != state["data"]["vectors"].shape[1]:
+            raise ShapeError(f"{data} must have as many values as vectors.")
+
+    def load_state_dict(self, state: Mapping[str, Any], like: Tensor) -> None:
+        """Take a checked state, on the device of `like` and in its precision, single or wider."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        data = {
+            key: value.to(like.device, dtype, copy=True) if isinstance(value, Tensor) else value
+            for key, value in state["data"].items()
+        }
+        self.inverse = _KINDS[state["kind"]][0](**data) if state["kind"] else None
+        self.ridge, self.wanted = state["ridge"], state["wanted"]
+        self._version, self._eigen = state["version"], None
+        self.product = self._applied()

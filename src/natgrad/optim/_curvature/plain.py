@@ -1,11 +1,17 @@
-"""Parameters without Kronecker factors: plain gradient steps of a safe length."""
+"""Blocks without Kronecker factors: the diagonal of the Fisher, and plain gradient steps."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from natgrad.optim._capture.batch import Batch, Call
+from natgrad.optim._curvature.factor import Factor, Gram, average
+from natgrad.optim._curvature.inverse import Keeper
+from natgrad.optim._direction import OuterPart
+from natgrad.optim._layers.linear import Layer
 from natgrad.optim._states import entries, real
 
 
@@ -17,7 +23,7 @@ class PlainBlock:
 
     Args:
         param: The parameter.
-        memory: How many past data the trace remembers.
+        memory: How many past samples the trace remembers.
     """
 
     def __init__(self, param: Parameter, memory: float) -> None:
@@ -68,3 +74,72 @@ class PlainBlock:
         """Take a checked state."""
         self.trace, self._past = state["trace"], state["past"]
         self._damping = state["damping"]
+
+
+class DiagonalBlock:
+    """The diagonal of one layer's Fisher block, [BLH18] §6: average squares of its gradients.
+
+    A weight used at several positions of one sample counts each by itself.
+
+    Args:
+        layer: The layer.
+        memory: How many past samples the average remembers.
+
+    Attributes:
+        mean: Mean of the diagonal at the last refresh.
+    """
+
+    def __init__(self, layer: Layer, *, memory: float) -> None:
+        self.layer, self.squares = layer, Factor(memory)
+        self._damping = self.mean = 0.0
+
+    def wants(self, call: Call) -> bool:
+        """Return whether a call has moments of this layer."""
+        moments = call.moments.get(self.layer.name)
+        return moments is not None and moments.squares is not None
+
+    @property
+    def known(self) -> bool:
+        """Return whether the squares have been estimated."""
+        return self.squares.known
+
+    ready = known
+    settled = False
+
+    def outer(self, x: Tensor, total: float, norms: Mapping[Tensor, float]) -> OuterPart | None:
+        """Return None: a diagonal has no use for the form of a single sample's gradient."""
+        return None
+
+    def update(self, batch: Batch) -> None:
+        """Blend in the squares of a batch."""
+        seen = [Gram(total=call.moments[self.layer.name].squares) for call in batch.calls]
+        self.squares.update(average(seen, batch.weights, batch.world), n=batch.n)
+
+    def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
+        """Take this damping."""
+        assert self.squares.matrix is not None
+        self._damping, self.mean = damping, float(self.squares.matrix.mean())
+        return []
+
+    def direction(self, g: Tensor) -> Tensor:
+        """Return g / (diag F + λ), entry by entry; zero where the Fisher is and λ = 0."""
+        assert self.squares.matrix is not None
+        scale = self.squares.matrix + self._damping
+        return torch.where(scale > 0, g / scale, 0.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the average and the damping in use."""
+        numbers = {"damping": self._damping, "mean": self.mean}
+        return {"squares": self.squares.state_dict(), **numbers}
+
+    def check_state(self, state: Any, where: str) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, self.state_dict())
+        for name in ("damping", "mean"):
+            real(state[name], f"{where}.{name}", low=0)
+        self.squares.check_state(state["squares"], f"{where}.squares", self.layer.shape)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
+        self.squares.load_state_dict(state["squares"], self.layer.weight)
+        self._damping, self.mean = state["damping"], state["mean"]

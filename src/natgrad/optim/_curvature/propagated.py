@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.nn import Identity, Linear, Module, Sequential
 
 from natgrad.errors import UnsupportedError
-from natgrad.optim._curvature.gram import symmetric
+from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import Coverage
 from natgrad.optim._layers.linear import Layer
 from natgrad.parametrizations.propagation import backward_covariances, forward_covariances

@@ -5,10 +5,10 @@ from typing import Any
 
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
-from torch.nn import Module, MultiheadAttention, Parameter
+from torch.nn import Module, Parameter
 
-from natgrad.optim._curvature.gram import Gram, with_ones
-from natgrad.optim._layers.linear import Layer, LinearLayer, wide
+from natgrad.optim._curvature.factor import Gram, with_ones
+from natgrad.optim._layers.linear import Layer, LinearLayer, Pass, wide
 
 # Nodes of the graph to look at between an attention's output and its projections.
 _FAR = 400
@@ -17,24 +17,31 @@ _FAR = 400
 class AttentionLayer(LinearLayer):
     """The packed projection of self-attention: blocks of queries, keys and values, as a stack."""
 
-    def __init__(self, name: str, module: Module) -> None:
-        self.name, self.module = name, module
-        self.weight: Parameter = module.in_proj_weight  # type: ignore[assignment]
-        bias: Any = module.in_proj_bias
-        self.bias = bias if bias is not None and bias.requires_grad else None
-        self.fan_in = self.weight.shape[1]
+    weight_name = "in_proj_weight"
+    bias_name = "in_proj_bias"
+    rank_one = False
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Return `(3, n_out, n_in)`."""
         return 3, len(self.weight) // 3, self.fan_in + (self.bias is not None)
 
-    @property
-    def named(self) -> dict[str, Parameter]:
-        """Return the parameters by their names in the model."""
-        prefix = f"{self.name}." if self.name else ""
-        kinds = {"in_proj_weight": self.weight, "in_proj_bias": self.bias}
-        return {prefix + kind: p for kind, p in kinds.items() if p is not None}
+    @classmethod
+    def unsuitable(cls, module: Module) -> str | None:
+        """Return why the projections have no block, or None if they have one."""
+        if module.in_proj_weight is None:
+            return "attention whose keys or values have a size of their own"
+        return None
+
+    def passes(
+        self, inputs: Any, named: Mapping[str, Any], output: Any, layers: Mapping[str, Layer]
+    ) -> Iterator[Pass]:
+        """Yield the projections that are found in the graph of what the attention returned."""
+        if output[0].requires_grad:
+            names = (self.name, f"{self.name}.out_proj".lstrip("."))
+            own = {name: layers[name] for name in names if name in layers}
+            for name, x, edge in projections(output[0], own):
+                yield name, x, edge, False
 
     def _stacked(self, e: Tensor) -> Tensor:
         return wide(self.error_rows(e)).reshape(-1, 3, self.shape[1]).transpose(0, 1)
@@ -55,13 +62,6 @@ class AttentionLayer(LinearLayer):
         inputs = wide(self.input_rows(x)).square()
         inputs = with_ones(inputs) if self.bias is not None else inputs
         return self._stacked(e).square().mT @ inputs
-
-
-def unsuitable(module: MultiheadAttention) -> str | None:
-    """Return why an attention's projections cannot be covered, or None if they can."""
-    if module.in_proj_weight is None:
-        return "attention whose keys or values have a size of their own"
-    return None
 
 
 def projections(

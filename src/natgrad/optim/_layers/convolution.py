@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.nn import Conv1d, Conv2d, Module
 from torch.nn.functional import pad, unfold
 
-from natgrad.optim._curvature.gram import Gram, with_ones
+from natgrad.optim._curvature.factor import Gram, with_ones
 from natgrad.optim._layers.linear import Layer, wide
 
 
@@ -14,6 +14,17 @@ class ConvLayer(Layer):
     def __init__(self, name: str, module: Module) -> None:
         super().__init__(name, module)
         self.groups: int = module.groups  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, name: str, module: Module) -> Layer:
+        """Return the layer of a convolution, in groups or not.
+
+        Example:
+            >>> ConvLayer.of("c", Conv1d(4, 6, 3, groups=2)).shape
+            (2, 3, 7)
+        """
+        kind = GroupedConvLayer if module.groups != 1 else ConvLayer
+        return kind(name, module)
 
     def patches(self, x: Tensor) -> Tensor:
         """Return the patches that the kernel sees, `(n, channels · kernel, positions)`."""
@@ -76,14 +87,3 @@ class GroupedConvLayer(ConvLayer):
         inputs = with_ones(inputs) if self.bias is not None else inputs
         errors = self._stacked(self._batched(e).flatten(2), 0, mean=False).square()
         return errors.mT @ inputs
-
-
-def conv_layer(name: str, module: Module) -> Layer:
-    """Return a convolution's layer, in groups or not.
-
-    Example:
-        >>> conv_layer("c", Conv1d(4, 6, 3, groups=2)).shape
-        (2, 3, 7)
-    """
-    kind = GroupedConvLayer if module.groups != 1 else ConvLayer
-    return kind(name, module)

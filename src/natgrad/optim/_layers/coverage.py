@@ -2,7 +2,6 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -23,30 +22,36 @@ from torch.nn import (
 )
 
 from natgrad.errors import UnsupportedError
-from natgrad.optim._layers.attention import AttentionLayer, unsuitable
-from natgrad.optim._layers.convolution import conv_layer
+from natgrad.optim._layers.attention import AttentionLayer
+from natgrad.optim._layers.convolution import ConvLayer
+from natgrad.optim._layers.embedding import EmbeddingLayer
 from natgrad.optim._layers.linear import Layer, LinearLayer, Sharing
-from natgrad.optim._layers.tables import EmbeddingLayer, NormLayer
+from natgrad.optim._layers.norm import (
+    ChannelNormLayer,
+    GroupNormLayer,
+    LayerNormLayer,
+    RMSNormLayer,
+)
 
 
 class UncoveredWarning(UserWarning):
     """Some parameters have no block of the Fisher and take plain gradient steps."""
 
 
-KINDS: dict[type[Module], Callable[[str, Module], Layer]] = {
+KINDS: dict[type[Module], type[Layer]] = {
     Linear: LinearLayer,
-    Conv1d: conv_layer,
-    Conv2d: conv_layer,
+    Conv1d: ConvLayer,
+    Conv2d: ConvLayer,
     Embedding: EmbeddingLayer,
-    LayerNorm: NormLayer,
-    RMSNorm: NormLayer,
-    GroupNorm: NormLayer,
-    BatchNorm1d: NormLayer,
-    BatchNorm2d: NormLayer,
-    BatchNorm3d: NormLayer,
+    LayerNorm: LayerNormLayer,
+    RMSNorm: RMSNormLayer,
+    GroupNorm: GroupNormLayer,
+    BatchNorm1d: ChannelNormLayer,
+    BatchNorm2d: ChannelNormLayer,
+    BatchNorm3d: ChannelNormLayer,
     MultiheadAttention: AttentionLayer,
 }
-"""What is made of every supported kind of module."""
+"""The layer class of every supported kind of module."""
 
 
 @dataclass
@@ -87,7 +92,7 @@ def cover(model: Module, sharing: Sharing = "expand") -> Coverage:
         own = [p for p in module._parameters.values() if p is not None and p.requires_grad]
         reason = _why_not(module, own, uses)
         if own and reason is None:
-            layers[name] = KINDS[_kind(module)](name, module)
+            layers[name] = KINDS[_kind(module)].of(name, module)
             layers[name].sharing = sharing
         reasons |= {id(p): reason for p in own if reason is not None}
     covered = {id(p) for p in chain.from_iterable(layer.parameters for layer in layers.values())}
@@ -129,16 +134,13 @@ def _kind(module: Module) -> type[Module]:
 
 def _why_not(module: Module, own: list[Parameter], uses: Counter[int]) -> str | None:
     """Return why a module's parameters are not covered, or None if they are."""
-    if _kind(module) is Module:
+    kind = KINDS.get(_kind(module))
+    if kind is None:
         return f"{type(module).__name__} is not a supported layer"
-    if isinstance(module, MultiheadAttention) and (reason := unsuitable(module)):
+    if reason := kind.unsuitable(module):
         return reason
-    weight = "in_proj_weight" if isinstance(module, MultiheadAttention) else "weight"
-    if all(p is not module._parameters.get(weight) for p in own):
+    if all(p is not module._parameters.get(kind.weight_name) for p in own):
         return "its weight is frozen or computed from other tensors"
     if any(uses[id(p)] > 1 for p in own):
         return "tied to another module"
-    if isinstance(module, Embedding):
-        if module.sparse or module.scale_grad_by_freq or module.max_norm is not None:
-            return "an embedding with sparse or scaled gradients, or a maximal norm"
     return None

@@ -3,21 +3,28 @@
 A layer's parameters form one matrix W̄ of shape `(n_out, n_in)`, the bias its last column. Its
 Fisher block is approximated by Λ ⊗ Λ̃, second moments of the rows that enter the layer (with a one
 appended if there is a bias) and of the errors that come back to its outputs. A weight used at many
-positions of one datum (sequences, convolutions) has one row per position ("expand"), or one row
-per datum with inputs averaged and errors summed over positions ("reduce"; Eschenhagen et al. 2023).
+positions of one sample (sequences, convolutions) has one row per position ("expand"), or one row
+per sample with inputs averaged and errors summed over positions ("reduce"; Eschenhagen et al.
+2023).
 """
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import Module, Parameter
 
-from natgrad.optim._curvature.gram import Gram, with_ones
+from natgrad.optim._curvature.factor import Gram, with_ones
 
 Sharing = Literal["expand", "reduce"]
-"""How the positions at which one datum uses a weight are counted."""
+"""How the positions at which one sample uses a weight are counted."""
+
+
+Pass = tuple[str, Tensor, GradientEdge, bool]
+"""A layer's name, its inputs, the graph's edge at its output, and whether its own forward ran."""
 
 
 class Layer(ABC):
@@ -30,17 +37,39 @@ class Layer(ABC):
     Attributes:
         sharing: How positions are counted.
         one_sided: Whether the input factor is one, and the damping is the error factor's alone.
+        rank_one: Whether the gradient of one row is an outer product of errors and inputs.
+        weight_name: Name of the weight in the module.
+        bias_name: Name of the bias in the module; None if it cannot have one.
+        named: The parameters that W̄ is made of, by their names in the model.
+        parameters: The same as a list.
     """
 
     sharing: Sharing = "expand"
     one_sided = False
+    rank_one = False
+    weight_name = "weight"
+    bias_name: str | None = "bias"
 
     def __init__(self, name: str, module: Module) -> None:
         self.name, self.module = name, module
-        self.weight: Parameter = module.weight  # type: ignore[assignment]
-        bias = getattr(module, "bias", None)
+        self.weight: Parameter = getattr(module, self.weight_name)
+        bias = None if self.bias_name is None else getattr(module, self.bias_name, None)
         self.bias: Parameter | None = bias if bias is not None and bias.requires_grad else None
         self.fan_in = self.weight[0].numel()
+        prefix = f"{name}." if name else ""
+        kinds = {self.weight_name: self.weight, self.bias_name: self.bias}
+        self.named = {f"{prefix}{kind}": p for kind, p in kinds.items() if p is not None}
+        self.parameters = list(self.named.values())
+
+    @classmethod
+    def of(cls, name: str, module: Module) -> "Layer":
+        """Return the layer of a module."""
+        return cls(name, module)
+
+    @classmethod
+    def unsuitable(cls, module: Module) -> str | None:
+        """Return why a module of this kind has no block, or None if it has one."""
+        return None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -53,17 +82,20 @@ class Layer(ABC):
         *stack, n_out, n_in = self.shape
         return (*stack, n_in, n_in), (*stack, n_out, n_out)
 
-    @property
-    def named(self) -> dict[str, Parameter]:
-        """Return the parameters that W̄ is made of, by their names in the model."""
-        prefix = f"{self.name}." if self.name else ""
-        kinds = {"weight": self.weight, "bias": self.bias}
-        return {prefix + kind: p for kind, p in kinds.items() if p is not None}
+    def passes(
+        self, inputs: Any, named: Mapping[str, Any], output: Any, layers: "Mapping[str, Layer]"
+    ) -> "Iterator[Pass]":
+        """Yield what passed through layers in one forward of the module, if it has a graph.
 
-    @property
-    def parameters(self) -> list[Parameter]:
-        """Return the parameters that W̄ is made of."""
-        return list(self.named.values())
+        Args:
+            inputs: Positional arguments of the forward.
+            named: Named arguments.
+            output: What it returned.
+            layers: All layers of the model, by name.
+        """
+        if output.requires_grad:
+            x: Tensor = inputs[0] if inputs else named["input"]
+            yield self.name, x.detach(), get_gradient_edge(output), True
 
     @abstractmethod
     def input_rows(self, x: Tensor) -> Tensor:
@@ -74,7 +106,7 @@ class Layer(ABC):
         """Return what came back to the layer's output, one row per position, `(r, n_out)`."""
 
     def reduced(self, rows: Tensor, n: int, *, mean: bool) -> Tensor:
-        """Return rows as they are counted: all, or their average or sum over each datum."""
+        """Return rows as they are counted: all, or their average or sum over each sample."""
         if self.sharing == "expand" or len(rows) == n or len(rows) % n:
             return rows
         each = rows.reshape(n, -1, rows.shape[-1])
@@ -85,7 +117,7 @@ class Layer(ABC):
 
         Args:
             x: What entered the layer.
-            n: Number of data of the batch.
+            n: Number of samples of the batch.
         """
         rows = self.reduced(wide(self.input_rows(x)), n, mean=True)
         return Gram.of(rows, ones=self.bias is not None), len(rows)
@@ -96,7 +128,7 @@ class Layer(ABC):
         Args:
             e: What came back to the layer's output.
             x: What entered the layer.
-            n: Number of data of the batch.
+            n: Number of samples of the batch.
         """
         return Gram.of(self.reduced(wide(self.error_rows(e)), n, mean=False))
 
@@ -133,6 +165,8 @@ class Layer(ABC):
 
 class LinearLayer(Layer):
     """`torch.nn.Linear`, inputs with any leading dimensions."""
+
+    rank_one = True
 
     def input_rows(self, x: Tensor) -> Tensor:
         """Return inputs with leading dimensions flattened."""

@@ -1,0 +1,136 @@
+"""What an optimizer does besides steps: states to save and load, averages, hooks to remove."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from natgrad.errors import InvalidInputError, UnsupportedError
+from natgrad.optim._averaging import WeightAverage
+from natgrad.optim._core import Core
+from natgrad.optim._states import check_whole, checked
+from natgrad.optim.damping import Adaptation
+from natgrad.optim.momentum import Momentum
+from natgrad.optim.step_length import Ruler
+
+
+class Resumable(torch.optim.Optimizer):
+    """An optimizer that can be saved, resumed and removed; `NGD` adds the steps."""
+
+    _core: Core
+    _ruler: Ruler
+    _damping: Adaptation
+    _momentum: Momentum | None
+    _average: WeightAverage | None
+    _params: list[Tensor]
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Put the average of the weights into the model, for the time of a `with` block.
+
+        Raises:
+            InvalidInputError: If no average is kept.
+
+        Example:
+            >>> import natgrad as ng
+            >>> model = torch.nn.Linear(1, 1)
+            >>> optimizer = ng.NGD(model, ng.Gaussian(), weight_average=6.0)
+            >>> with optimizer.averaged():
+            ...     prediction = model(torch.ones(1, 1))
+        """
+        if self._average is None:
+            raise InvalidInputError(
+                "no average of the weights is kept; construct NGD with weight_average=6.0."
+            )
+        self._average.swap(self._params)
+        try:
+            yield
+        finally:
+            self._average.swap(self._params)
+
+    def remove(self) -> None:
+        """Remove every hook from the model and the criterion; the optimizer can step no more."""
+        self._core.capture.remove()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refuse another group after construction: the optimizer follows the whole model.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        if "_core" in self.__dict__:
+            raise UnsupportedError(
+                "NGD follows one model from the beginning: name groups= when constructing it, and "
+                "freeze parameters with requires_grad_(False) before."
+            )
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a run needs to resume bit for bit, layers by name; no pickled objects."""
+        state = super().state_dict()
+        state["natural"] = {
+            **self._core.state_dict(),
+            **self._damping.state_dict(),
+            "ruler": self._ruler.reproduction.state_dict(),
+        }
+        for part, own, names in self._optional():
+            state["natural"][part] = None if own is None else own.state_dict(names)
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the state of another run with the same model and options.
+
+        Raises:
+            InvalidInputError: If it does not fit in any part; nothing is loaded then.
+        """
+        checked(lambda: self._check_state(state_dict))
+        state = state_dict["natural"]
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
+        self._core.load_state_dict(state)
+        self._damping.load_state_dict(state)
+        self._ruler.reproduction.load_state_dict(state["ruler"])
+        for part, own, names in self._optional():
+            if own is not None:
+                own.load_state_dict(state[part], names)
+
+    def _check_state(self, saved: Any) -> None:
+        state = check_whole(saved, self.param_groups, self.state_dict()["natural"])
+        self._core.check_state(state, "natural")
+        self._damping.check_state(state, "natural")
+        self._ruler.reproduction.check_state(state["ruler"], "natural.ruler", state["steps"])
+        for part, own, names in self._optional():
+            if own is not None:
+                own.check_state(state[part], f"natural.{part}", names)
+            elif state[part] is not None:
+                raise InvalidInputError(f"natural.{part} must be None, as in this optimizer.")
+
+    def _optional(self) -> list[tuple[str, Any, Any]]:
+        """Return the parts that not every optimizer has, with the names that their states need."""
+        names = self._core.capture.structure.names
+        ordered = [names[p] for p in self._params]
+        return [("average", self._average, ordered), ("momentum", self._momentum, names)]
+
+
+def unscaled(optimizer: Any, *, custom: bool) -> float:
+    """Return what the gradients were divided by since the criterion's scale was noted.
+
+    Args:
+        optimizer: On which a scaler leaves `grad_scale` and `found_inf`.
+        custom: Whether the loss is a custom one, whose scale is not noted.
+
+    Raises:
+        InvalidInputError: If the gradients were unscaled by a scaler that is not known.
+    """
+    scale = getattr(optimizer, "grad_scale", None)  # a GradScaler's, if it left them scaled
+    if custom:
+        return 1.0 if scale is None else 1.0 / float(scale)
+    if not hasattr(optimizer, "found_inf") or scale is not None:
+        return 1.0
+    if optimizer.scaler is None:
+        raise InvalidInputError(
+            "the gradients were unscaled by a GradScaler that the optimizer does not know: set "
+            "optimizer.scaler = scaler, or leave out unscale_."
+        )
+    return float(optimizer.scaler.get_scale())

@@ -9,7 +9,6 @@ from torch import Tensor
 
 import natgrad as ng
 from natgrad import reference
-from natgrad.directions._fisher import Fisher
 from natgrad.likelihoods import Root, Whitened
 from tests.poison_calls.common import (
     add,
@@ -50,14 +49,14 @@ def _likelihood(name: str, make: Any, outputs: Any, labels: Any) -> None:
     enter("fisher_product", lambda: {"output": outputs(), "u": outputs()})
     enter("observe", lambda: {"listener": lambda *_: None})
     enter("scale", lambda: {"n": 3})
+    enter("support", lambda: {"output": outputs().reshape(4, -1)[0]})
+    enter("gaussian_moments", lambda: {"r": 1.0})
+    enter("precision_root", lambda: {"like": x(), "k": 2})
     enter("visible", lambda: {"like": outputs().T.contiguous() if outputs().ndim > 1 else x()[:1]})
 
 
 for _name, _parts in LIKELIHOODS.items():
     _likelihood(_name, *_parts)
-add_method(
-    "natgrad.Gaussian.precision_root", LIKELIHOODS["Gaussian"][0], lambda: {"like": x(), "k": 2}
-)
 for _name, _root in (
     ("Root", lambda: Root(real(1, 2, 2), real(4, 2))),
     ("Whitened", lambda: Whitened(real(1, 2, 2), real(4, 2), real(4, 2))),
@@ -101,6 +100,8 @@ def _parametrization(name: str, make: Any, params: Any, inputs: Any, layers: int
     enter("design", lambda: {**at(), "layer": layers - 1})
     enter("gram", lambda: {**at(), "other": inputs()[:2], "layer": layers - 1})
     enter("restrict", lambda: {"v": params(), "layer": layers - 1})
+    enter("reads_entries", lambda: {"x": inputs()})
+    enter("coefficients", lambda: {"params": params()})
     if name == "Network":
         return
     h = lambda: make().hypothesis(params())  # noqa: E731
@@ -109,6 +110,10 @@ def _parametrization(name: str, make: Any, params: Any, inputs: Any, layers: int
     enter("push", lambda: {"params": params(), "v": params()})
     enter("pull", lambda: {"params": params(), "g": h()})
     enter("lift", lambda: {"params": params(), "u": h(), "shares": shares})
+    lifted = lambda: {"params": params(), "u": h(), "shares": shares, "damping": 0.1}  # noqa: E731
+    enter("natural_lift", lifted)
+    enter("surjective", lambda: {"params": params()})
+    enter("reachable", lambda: {"params": params(), "u": h()})
     enter("evaluate", lambda: {"h": h(), "x": inputs()})
     enter("adjoint", lambda: {"h": h(), "x": inputs(), "u": outputs()})
 
@@ -148,10 +153,6 @@ for _name, _model in (("Diagonal", _DIAGONAL), ("DeepLinear", _DEEP)):
         _model[0],
         partial(lambda p: {"params": p()}, _model[1]),
     )
-for _name, _model in (("Diagonal", _DIAGONAL), ("MatrixProduct", _PRODUCT)):
-    add_method(
-        f"natgrad.{_name}.surjective", _model[0], partial(lambda p: {"params": p()}, _model[1])
-    )
 add_method(
     "natgrad.DeepLinear.problem",
     _DEEP[0],
@@ -172,7 +173,6 @@ add_method(
 )
 _lift = lambda: {"params": _PRODUCT[1](), "u": real(2, 2), "shares": (0.5, 0.5), "damping": 0.1}  # noqa: E731
 add_method("natgrad.MatrixProduct.lift", _PRODUCT[0], _lift)
-add_method("natgrad.MatrixProduct.natural_lift", _PRODUCT[0], _lift)
 
 
 # Directions, Fisher, kernels, reference -----------------------------------------------------------
@@ -191,8 +191,8 @@ def referred() -> dict[str, Any]:
     return {"likelihood": ng.Bernoulli(), "model": ng.Direct(), "params": real(2, seed=1)}
 
 
-def fisher_of() -> Fisher[Any]:
-    return Fisher(ng.Gaussian(), _DEEP[0](), _DEEP[1](), x())
+def fisher_of() -> ng.Fisher[Any]:
+    return ng.Fisher(ng.Gaussian(), _DEEP[0](), _DEEP[1](), x())
 
 
 add("natgrad.euclidean", ng.euclidean, problem)
@@ -217,7 +217,7 @@ add_method(
 )
 add(
     "natgrad.Fisher",
-    Fisher,
+    ng.Fisher,
     lambda: {
         "likelihood": ng.Gaussian(),
         "parametrization": _DEEP[0](),
@@ -227,7 +227,8 @@ add(
 )
 add_method("natgrad.Fisher.block", fisher_of, lambda: {"i": 1, "j": 2})
 add_method("natgrad.Fisher.inverse_block", fisher_of, lambda: {"i": 1, "j": 2})
-add_method("natgrad.Fisher.matvec", fisher_of, lambda: {"v": _DEEP[1]()})
+for _method in ("matvec", "inverse_matvec"):
+    add_method(f"natgrad.Fisher.{_method}", fisher_of, lambda: {"v": _DEEP[1]()})
 
 
 def _kernel() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from natgrad._checks import all_finite, dense
+from natgrad._checks import ALL_FLOATS, all_finite, dense
 from natgrad.errors import DeviceError, DtypeError, NonFiniteError, ShapeError
 from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations.base import P, Parametrization, leaves
@@ -84,6 +84,8 @@ def check_inputs(parametrization: Parametrization[P], params: P, x: Any) -> None
         raise DeviceError(
             f"inputs are on {x.device} but parameters on {like.device}; move one with .to()."
         )
+    if x.is_floating_point() and x.dtype not in ALL_FLOATS:
+        raise DtypeError(f"inputs have dtype {x.dtype}, which is not supported; try .double().")
     if x.is_floating_point() and not all_finite(x):
         raise NonFiniteError(
             "inputs must be finite, but some entries are NaN or infinite; drop or impute them."

@@ -62,7 +62,10 @@ class Fisher(Generic[P]):
         self._check_vector(v)
         moved = self.parametrization.jvp(self.params, self.x, v).reshape(len(self.x), -1)
         weighed = torch.einsum("nkj,nj->nk", self._blocks, moved)
-        return self.parametrization.vjp(self.params, self.x, weighed.reshape(self._outputs.shape))
+        found = self.parametrization.vjp(self.params, self.x, weighed.reshape(self._outputs.shape))
+        for part in leaves(found):
+            require_finite(part, "the product of the Fisher and the vector")
+        return found
 
     def dense(self) -> Tensor:
         """Return F as a matrix `(p, p)`, parameters flattened leaf by leaf, row-major."""

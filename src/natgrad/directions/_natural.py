@@ -158,7 +158,7 @@ class NaturalField(Generic[P]):
         return v
 
     def _solve(self, params: P, outputs: Tensor) -> P:
-        white = self.likelihood.whitened_at(outputs.reshape(len(outputs), -1), self.labels)
+        white = self.likelihood._whitened(outputs.reshape(len(outputs), -1), self.labels)
         problem = Problem(
             self.likelihood,
             self.parametrization,

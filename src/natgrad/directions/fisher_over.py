@@ -6,7 +6,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from natgrad._checks import describe, nearest
+from natgrad._checks import (
+    dense,
+    describe,
+    instance,
+    integer,
+    nearest,
+    require_finite,
+    same_kind,
+    tensor,
+)
 from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError
 from natgrad.likelihoods import Bernoulli, Likelihood, Root
 from natgrad.linalg import cholesky
@@ -38,6 +47,8 @@ class GaussianInputs:
 
     def root(self, like: Tensor, d: int) -> Tensor:
         """Return T with TᵀT = C, in the dtype and device of `like`."""
+        dense(like, "like")
+        d = integer(d, "d", low=1)
         if self.covariance is None:
             return torch.eye(d, dtype=like.dtype, device=like.device)
         if self.covariance.shape[0] != d:
@@ -62,7 +73,8 @@ class GaussianInputs:
         Raises:
             UnsupportedError: If the likelihood has no closed form.
         """
-        d, k = h.shape
+        instance(likelihood, "likelihood", Likelihood)
+        d, k = tensor(h, "h", shape=("d", "k")).shape
         t = self.root(h, d)
         if likelihood.constant_fisher:
             x = d**0.5 * t
@@ -84,6 +96,9 @@ class GaussianInputs:
 
     def solve_identity(self, likelihood: Likelihood, beta: Tensor, d: Tensor) -> Tensor | None:
         """Return F(β)⁻¹ d in O(dim) where C = I and β is one vector of logits; else None."""
+        instance(likelihood, "likelihood", Likelihood)
+        tensor(d, "d", shape=tuple(tensor(beta, "beta").shape))
+        same_kind(d, beta, "d", "beta")
         if self.covariance is not None or beta.ndim != 1:
             return None
         r = float(torch.linalg.vector_norm(beta))
@@ -95,7 +110,9 @@ class GaussianInputs:
             return d / a
         unit = beta / r
         along = unit @ d
-        return (d - along * unit) / a + along / c * unit
+        solution = (d - along * unit) / a + along / c * unit
+        require_finite(solution, "the natural velocity")
+        return solution
 
 
 FisherOver = Tensor | GaussianInputs | Literal["batch", "all"] | None

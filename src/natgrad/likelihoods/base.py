@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from natgrad._checks import ALL_FLOATS, choice, dense, describe, integer, require_finite
 from natgrad._checks import all_finite as all_finite
-from natgrad._checks import require_finite
+from natgrad._checks import generator as check_generator
 from natgrad.errors import (
     DeviceError,
     DtypeError,
-    InvalidInputError,
     ShapeError,
     UnsupportedError,
     VelocityOverflowError,
@@ -49,13 +49,29 @@ class Root:
         """Return C u: contrasts of outputs, `(n, k, …)` to `(n, r, …)`."""
         if self.contrast is None:
             return outputs
-        return torch.einsum("nrk,nk...->nr...", self.contrast.expand(len(outputs), -1, -1), outputs)
+        try:
+            contrast = self.contrast.expand(len(outputs), -1, -1)
+            return torch.einsum("nrk,nk...->nr...", contrast, outputs)
+        except (RuntimeError, TypeError) as error:
+            raise self._refusal(outputs, "outputs", 2) from error
 
     def transpose(self, rows: Tensor) -> Tensor:
         """Return Cᵀ z, `(n, r)` to `(n, k)`."""
         if self.contrast is None:
             return rows
-        return torch.einsum("nrk,nr->nk", self.contrast.expand(len(rows), -1, -1), rows)
+        try:
+            return torch.einsum("nrk,nr->nk", self.contrast.expand(len(rows), -1, -1), rows)
+        except (RuntimeError, TypeError) as error:
+            raise self._refusal(rows, "rows", 1) from error
+
+    def _refusal(self, value: Any, name: str, side: int) -> ShapeError:
+        """Return the error that says what was expected."""
+        dense(value, name)
+        n, wanted = len(self.log_weight), 0 if self.contrast is None else self.contrast.shape[side]
+        kind = self.log_weight.dtype
+        return ShapeError(
+            f"{name} must be {kind} of shape ({n}, {wanted}), but is {describe(value)}."
+        )
 
 
 @dataclass(frozen=True)
@@ -97,9 +113,7 @@ class Likelihood(ABC):
     attained: bool = True
 
     def __init__(self, *, reduction: Reduction = "mean") -> None:
-        if reduction not in get_args(Reduction):
-            raise InvalidInputError(f"reduction must be 'mean' or 'sum', but got {reduction!r}.")
-        self.reduction: Reduction = reduction
+        self.reduction: Reduction = choice(reduction, "reduction", get_args(Reduction))
         self._listeners: OrderedDict[int, Listener] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -155,7 +169,9 @@ class Likelihood(ABC):
         return self.scale(len(f)) * self._fisher(f)
 
     def scale(self, n: int) -> float:
-        """Return the factor of one datum in the reduced loss: 1/n or 1."""
+        """Return the factor of one sample in the reduced loss: 1/n or 1."""
+        if type(n) is not int or not 0 < n < 2**63:
+            n = integer(n, "n", low=1)
         return 1.0 / n if self.reduction == "mean" else 1.0
 
     def prepare(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,6 +183,7 @@ class Likelihood(ABC):
             raise DeviceError(
                 f"outputs are on {f.device} but labels on {y.device}; move one with .to()."
             )
+        dense(y, "labels")
         if y.ndim == 0 or len(y) != len(f):
             raise ShapeError(
                 f"labels must pair up with the {len(f)} outputs, but have shape {tuple(y.shape)}."
@@ -185,12 +202,12 @@ class Likelihood(ABC):
         """
         f, labels = self.prepare(output, y)
         require_finite(f, "outputs")
-        white = self.whitened_at(f, labels)
+        white = self._whitened(f, labels)
         if not all_finite(white.target):
             raise self._overflow(f, labels)
         return white
 
-    def whitened_at(self, f: Tensor, labels: Tensor) -> Whitened:
+    def _whitened(self, f: Tensor, labels: Tensor) -> Whitened:
         """Return `whitened` of what `prepare` returned, unchecked: what flows evaluate."""
         root = self.root(f)
         return Whitened(root.contrast, root.log_weight, self._target(f, labels))
@@ -204,6 +221,11 @@ class Likelihood(ABC):
             tensor([[ 0.2500, -0.2500]])
         """
         f = flatten_outputs(output)
+        if dense(u, "u").shape != output.shape or u.dtype != output.dtype:
+            raise ShapeError(
+                f"u must be {output.dtype} of shape {tuple(output.shape)}, as the outputs, but is "
+                f"{describe(u)}."
+            )
         return self._fisher_product(f, u.reshape(f.shape)).reshape(output.shape)
 
     def mean_fisher(self, output: Tensor) -> Tensor:
@@ -227,8 +249,8 @@ class Likelihood(ABC):
             tensor([[0.5000],
                     [0.5000]])
         """
-        if not all_finite(flatten_outputs(output)):
-            require_finite(output, "outputs")
+        require_finite(flatten_outputs(output), "outputs")
+        check_generator(generator)
         return self._sampled_errors(output, generator).reshape(output.shape)
 
     def visible(self, like: Tensor) -> Tensor | None:
@@ -278,6 +300,7 @@ class Likelihood(ABC):
     def sample(self, output: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw labels from the model's own distribution, in the form the loss takes."""
         require_finite(flatten_outputs(output), "outputs")
+        check_generator(generator)
         return self._sample(output, generator)
 
     @abstractmethod
@@ -336,12 +359,13 @@ def like_torch(losses: Tensor, f: Tensor) -> Tensor:
 
 def flatten_outputs(output: Tensor) -> Tensor:
     """Return outputs as `(n, k)`, refusing what no loss can take."""
-    if not isinstance(output, Tensor) or not output.is_floating_point():
+    if not isinstance(output, Tensor) or output.dtype not in ALL_FLOATS:
         kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
         raise DtypeError(f"outputs must be a floating-point tensor, but got {kind}.")
+    dense(output, "outputs")
     if output.ndim == 0 or output.numel() == 0:
         raise ShapeError(
-            f"outputs must have shape (n,) or (n, …) with at least one datum, but got shape "
+            f"outputs must have shape (n,) or (n, …) with at least one sample, but got shape "
             f"{tuple(output.shape)}. Is the batch empty?"
         )
     return output.reshape(len(output), -1)

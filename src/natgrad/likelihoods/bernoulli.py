@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from natgrad._checks import number
+from natgrad._checks import ALL_FLOATS, number, tensor
 from natgrad.errors import DtypeError, LabelError, VelocityOverflowError
 from natgrad.likelihoods.base import (
     Likelihood,
@@ -91,6 +91,7 @@ class Bernoulli(Likelihood):
             (tensor([[-1.],
                     [ 1.]]), tensor([0.5000, 0.5000]))
         """
+        tensor(output, "output", shape=("k",), dtypes=ALL_FLOATS)
         k, low = len(output), 0.0 if self.zero_one else -1.0
         labels = torch.cartesian_prod(*[torch.tensor([low, 1.0])] * k).reshape(-1, k).to(output)
         return labels, torch.exp(-self.losses(output.expand(len(labels), k), labels))

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from natgrad._checks import ALL_FLOATS, tensor
 from natgrad.errors import DtypeError, LabelError, ShapeError, VelocityOverflowError
 from natgrad.likelihoods._softmax import by_rows, covary, exponentials, has_tangent, softmax
 from natgrad.likelihoods.base import Likelihood, Root, flatten_outputs, like_torch, wide
@@ -56,6 +57,9 @@ class Categorical(Likelihood):
 
     def visible(self, like: Tensor) -> Tensor:
         """Return k − 1 orthonormal contrasts: adding a constant to all logits changes nothing."""
+        tensor(like, "like", finite=False)
+        if like.ndim == 0:
+            raise ShapeError("like must have one row per output, but has no dimension.")
         k = like.shape[0]
         ones = torch.full((k, 1), k**-0.5, dtype=like.dtype, device=like.device)
         rotation: Tensor = torch.linalg.qr(ones, mode="complete")[0]
@@ -68,6 +72,7 @@ class Categorical(Likelihood):
             >>> Categorical().support(torch.zeros(2))
             (tensor([0, 1]), tensor([0.5000, 0.5000]))
         """
+        tensor(output, "output", shape=("k",), dtypes=ALL_FLOATS)
         labels = torch.arange(len(output), device=output.device)
         return labels, torch.exp(-self.losses(output.expand(len(labels), -1), labels))
 

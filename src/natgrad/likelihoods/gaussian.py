@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
+from natgrad._checks import dense, integer
 from natgrad.errors import NonFiniteError, ShapeError
 from natgrad.likelihoods.base import (
     Likelihood,
@@ -52,7 +53,8 @@ class Gaussian(Likelihood):
         """Return R with RᵀR = Σ̃⁻¹ in the dtype and device of `like`; None is the identity."""
         if self.covariance is None:
             return None
-        if self.covariance.shape[0] != k:
+        dense(like, "like")
+        if self.covariance.shape[0] != integer(k, "k", low=1):
             raise ShapeError(
                 f"the noise covariance is for {self.covariance.shape[0]} outputs, but the model "
                 f"has {k}."
@@ -75,6 +77,8 @@ class Gaussian(Likelihood):
         )
         if self.covariance is None:
             return output + noise
+        flat = flatten_outputs(output)
+        self.precision_root(flat, flat.shape[1])  # refuses another number of outputs
         factor = cholesky(self.covariance.to(device=output.device)).to(output.dtype)
         return output + (noise.reshape(len(output), -1) @ factor.mT).reshape(output.shape)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from natgrad._checks import number
 from natgrad.errors import DtypeError, ShapeError
 from natgrad.parametrizations._products.entries import are_entries, check_entries, gather, scatter
 from natgrad.parametrizations.base import (
@@ -80,7 +81,8 @@ class Direct(LinearHypothesis[Tensor]):
         self, params: Tensor, u: Tensor, shares: Sequence[float] | None, damping: float
     ) -> Tensor:
         """Return u / (1 + λ)."""
-        return u / (1 + damping)
+        check_lift(u, params, shares, 1)
+        return u / (1 + number(damping, "damping", low=0))
 
     def surjective(self, params: Tensor) -> bool:
         """Return True."""

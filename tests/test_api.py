@@ -34,10 +34,11 @@ COMING = {"GaussNewton"}
 
 CORE = (
     "errors", "reference", "stopping", "linalg", "likelihoods", "data", "parametrizations",
-    "directions", "flows", "limits", "diagnostics", "optim",
+    "directions", "flows", "limits", "diagnostics", "fits", "optim",
 )  # fmt: skip
 LAB = {
-    "experiment", "cell", "claim", "arrays", "figures", "registry", "failures", "engines", "report",
+    "experiment", "cell", "claim", "sweep", "arrays", "figures", "registry", "failures", "engines",
+    "report",
 }  # fmt: skip
 MOVED = (
     "direction_settled", "loss_below", "margin_above", "steps_reached", "time_reached",

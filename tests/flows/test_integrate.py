@@ -128,20 +128,20 @@ class TestStatus:
         assert float(path.times[-1]) == pytest.approx(math.log(2), abs=1e-8)
         assert "t = 0.693147" in path.detail
 
-    def test_singular_where_the_closed_form_says(self) -> None:
+    @pytest.mark.parametrize("depth", [2, pytest.param(3, marks=pytest.mark.slow)])
+    def test_singular_where_the_closed_form_says(self, depth) -> None:
         """Square networks of two kinds of depth meet det W = 0 at the first singular time."""
-        for depth in (2, 3):
-            network = ng.DeepLinear((2,) * (depth + 1))
-            w = network.init_orthogonal(generator=torch.Generator().manual_seed(depth))
-            x = randn(3)(20, 2)
-            total = network.hypothesis(w)
-            optimum = total @ torch.tensor([[-0.7, 0.1], [0.2, 1.3]]).double()
-            (when,) = singular_times(total, optimum).tolist()
-            path = ng.integrate(
-                ng.natural, ng.Gaussian(), network, w, (x, x @ optimum.mT), until=9.0, rtol=1e-8
-            )
-            assert path.status == Status.SINGULAR
-            assert float(path.times[-1]) == pytest.approx(when, abs=1e-6)
+        network = ng.DeepLinear((2,) * (depth + 1))
+        w = network.init_orthogonal(generator=torch.Generator().manual_seed(depth))
+        x = randn(3)(20, 2)
+        total = network.hypothesis(w)
+        optimum = total @ torch.tensor([[-0.7, 0.1], [0.2, 1.3]]).double()
+        (when,) = singular_times(total, optimum).tolist()
+        path = ng.integrate(
+            ng.natural, ng.Gaussian(), network, w, (x, x @ optimum.mT), until=9.0, rtol=1e-8
+        )
+        assert path.status == Status.SINGULAR
+        assert float(path.times[-1]) == pytest.approx(when, abs=1e-6)
 
     def test_a_trial_step_too_far_is_no_divergence(self) -> None:
         """Explicit steps that land where the velocity overflows are taken shorter."""

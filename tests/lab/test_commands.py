@@ -209,7 +209,9 @@ def test_list_shows_figures_and_minutes(capsys):
     assert [entry["figure"] for entry in json.loads(capsys.readouterr().out)] == ["toy/a", "toy/b"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_an_interruption_keeps_finished_cells_and_says_how_to_go_on(tmp_path, number):
     command = [sys.executable, "-m", "tests.lab.toys", "reproduce", "toy/a", "--out", str(tmp_path)]
     process = subprocess.Popen(

@@ -12,10 +12,20 @@ if TYPE_CHECKING:  # a list of figures must not wait for torch, numpy and matplo
     from natgrad.lab.cell import Cell, Result
     from natgrad.lab.claim import Claim
 
+__all__ = [
+    "PRESETS",
+    "Experiment",
+    "Preset",
+    "Sweep",
+    "from_folder",
+    "in_this_process",
+    "no_departures",
+]
+
 Preset = Literal["smoke", "quick", "paper"]
 PRESETS: tuple[Preset, ...] = ("smoke", "quick", "paper")
 
-C = TypeVar("C")
+_C = TypeVar("_C")
 
 
 class Sweep(Protocol):
@@ -37,7 +47,7 @@ def no_departures(config: Any, arrays: "Arrays") -> Sequence[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment(Generic[C]):
+class Experiment(Generic[_C]):
     """A figure as data.
 
     Attributes:
@@ -57,12 +67,12 @@ class Experiment(Generic[C]):
     name: str
     title: str
     source: str
-    presets: Mapping[Preset, C]
+    presets: Mapping[Preset, _C]
     minutes: Mapping[Preset, float]
-    compute: Callable[[C, Sweep], "Arrays"]
-    claims: Callable[[C, "Arrays"], "Sequence[Claim]"]
-    draw: Callable[[C, "Arrays"], "Figure"]
-    departures: Callable[[C, "Arrays"], Sequence[str]] = no_departures
+    compute: Callable[[_C, Sweep], "Arrays"]
+    claims: Callable[[_C, "Arrays"], "Sequence[Claim]"]
+    draw: Callable[[_C, "Arrays"], "Figure"]
+    departures: Callable[[_C, "Arrays"], Sequence[str]] = no_departures
 
     @property
     def folder(self) -> str:

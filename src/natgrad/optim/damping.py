@@ -37,10 +37,10 @@ class Adaptive:
         start: λ before the first step.
         up: Factor by which λ grows.
         down: Factor by which λ shrinks.
-        low: ρ below which it grows.
-        high: ρ above which it shrinks.
-        least_alpha: α below which it grows, if αL is small too.
-        least_share: αL below which it grows, if α is small too; 0 for eq. 21 alone.
+        low: ρ below which it grows; −∞ for never.
+        high: ρ above which it shrinks; ∞ for never.
+        least_alpha: α below which it grows, if αL is small too; ∞ for αL alone.
+        least_share: αL below which it grows, if α is small too; 0 for eq. 21 alone, ∞ for α alone.
         floor: Smallest λ. Mandatory: without one a network that has reached its noise floor, or has
             fitted all labels, goes on shrinking λ until a step blows up.
         relative_floor: Smallest λ in units of the Fisher's scale, the geometric mean over layers of

@@ -33,7 +33,7 @@ class Factors:
             `"empirical"`, the true labels, which is not the Fisher.
         samples: K, backward passes of sampled errors.
         memory: How many past samples the averages remember. m new samples get the weight
-            m / (m + past), past ≤ memory; 0 takes each batch alone, as [BLH18] does.
+            m / (m + past), past ≤ memory; 0 takes each batch alone, as [BLH18] does, ∞ all.
         keep: Whether factors stay in memory beside their inverses. False, which needs `memory=0`,
             halves the optimizer's state.
         sharing: Where a weight is used at many positions of a sample (sequences, convolutions):

@@ -7,6 +7,8 @@ from typing import Literal
 from natgrad._checks import describe
 from natgrad.errors import InvalidInputError
 
+__all__ = ["LayerShares", "Selection"]
+
 
 @dataclass(frozen=True)
 class LayerShares:

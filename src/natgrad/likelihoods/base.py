@@ -21,6 +21,16 @@ from natgrad.errors import (
     VelocityOverflowError,
 )
 
+__all__ = [
+    "Likelihood",
+    "Listener",
+    "Reduction",
+    "Root",
+    "Whitened",
+    "flatten_outputs",
+    "like_outputs",
+]
+
 Reduction = Literal["mean", "sum"]
 """How the losses of single data are reduced: over data only, outputs always sum."""
 

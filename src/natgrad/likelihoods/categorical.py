@@ -10,6 +10,8 @@ from natgrad.errors import DtypeError, LabelError, ShapeError, VelocityOverflowE
 from natgrad.likelihoods._softmax import by_rows, covary, exponentials, has_tangent, softmax
 from natgrad.likelihoods.base import Likelihood, Root, flatten_outputs, like_torch, wide
 
+__all__ = ["Categorical"]
+
 
 class Categorical(Likelihood):
     """Labels y ∈ {0, …, k−1}, logits f, loss −log p_y with p = softmax(f).

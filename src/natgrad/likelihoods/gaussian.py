@@ -19,6 +19,8 @@ from natgrad.likelihoods.base import (
 from natgrad.linalg import cholesky
 from natgrad.linalg._cholesky import check_covariance
 
+__all__ = ["Gaussian"]
+
 
 class Gaussian(Likelihood):
     """Real labels with noise covariance Σ̃, loss ½ (y − f)ᵀ Σ̃⁻¹ (y − f).

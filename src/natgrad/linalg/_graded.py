@@ -21,7 +21,7 @@ import math
 import torch
 from torch import Tensor
 
-from natgrad._checks import all_finite, number, tensor
+from natgrad._checks import all_finite, number, same_kind, tensor
 from natgrad.errors import ShapeError, VelocityOverflowError
 from natgrad.linalg._columns import column_exponents, times_power
 from natgrad.linalg._graded_basis import GradedBasis
@@ -54,6 +54,7 @@ def graded_lstsq(
         tensor([2., 3.], dtype=torch.float64)
     """
     _check_rows(a, log_weight, b, rtol=rtol)
+    same_kind(b, a, "the targets", "the rows")
     fit = bare_graded_lstsq(a, b, log_weight, rtol=rtol)
     if not all_finite(fit.solution):
         raise VelocityOverflowError(
@@ -151,6 +152,9 @@ def graded_fisher_solve(
     if tensor(g_log_weight, "the log-weights", empty=True).shape == (1,):  # one for all rows
         g_log_weight = g_log_weight.expand(len(g))
     _check_rows(g, g_log_weight, *([g_target] if g_target.ndim else []))
+    a, log_weight, g, g_log_weight, g_target = (
+        t.detach() for t in (a, log_weight, g, g_log_weight, g_target)
+    )
     if g.shape[1] != a.shape[1]:
         raise ShapeError(f"rows have {a.shape[1]} columns, but gradient rows {g.shape[1]}.")
     exponents = column_exponents(a)

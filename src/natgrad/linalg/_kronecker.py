@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from natgrad._checks import number, tensor
-from natgrad.errors import ConvergenceError, DtypeError, ShapeError
+from natgrad._checks import all_finite, number, tensor
+from natgrad.errors import ConvergenceError, DtypeError, ShapeError, VelocityOverflowError
 from natgrad.linalg._lstsq import default_rtol, widen
 
 Factor = Tensor | None
@@ -48,6 +48,8 @@ def kronecker_lstsq(
         True
     """
     _check(left, right, u)
+    if u.ndim != 2:
+        raise ShapeError(f"u must be a matrix (n, m), but has shape {tuple(u.shape)}.")
     damping = number(damping, "damping", low=0)
     a = [None if x is None else widen(x) for x in left]
     b = [None if x is None else widen(x) for x in right]
@@ -56,7 +58,12 @@ def kronecker_lstsq(
         return [_pull(x, y, wide).to(u) for x, y in zip(a, b, strict=True)]
     scale = float(torch.linalg.matrix_norm(wide))
     v = _solve(a, b, wide / scale, damping, torch.finfo(u.dtype).eps)
-    return [(scale * part).to(u) for part in v]
+    found = [(scale * part).to(u) for part in v]
+    if not all(map(all_finite, found)):
+        raise VelocityOverflowError(
+            f"the factors' movement overflows {u.dtype}. Use a wider dtype, or rescale u."
+        )
+    return found
 
 
 def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Tensor:

@@ -22,7 +22,9 @@ from natgrad.errors import (
     UnsupportedError,
 )
 from natgrad.linalg import default_rtol
-from natgrad.parametrizations.guard import explained, guard_contract, guarded
+from natgrad.parametrizations._guard import explained, guard_contract, guarded
+
+__all__ = ["Design", "LiftedHypothesis", "LinearHypothesis", "Parametrization", "Params"]
 
 Params = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 """Parameters: a tensor, a tuple or a dict of tensors, as the parametrization says."""

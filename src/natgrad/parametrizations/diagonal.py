@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import DtypeError, RankDeficientError, ShapeError
+from natgrad.parametrizations._guard import guarded
 from natgrad.parametrizations.base import (
     Design,
     LinearHypothesis,
@@ -19,7 +20,8 @@ from natgrad.parametrizations.base import (
     check_random,
     check_size,
 )
-from natgrad.parametrizations.guard import guarded
+
+__all__ = ["Diagonal"]
 
 
 class Diagonal(LinearHypothesis[Tensor]):

@@ -35,6 +35,8 @@ from natgrad.parametrizations.base import (
     detach,
 )
 
+__all__ = ["MatrixProduct"]
+
 
 class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
     """β = W₁⋯W_L: a tuple of matrices that chain, read at positions `(n, 2)` (row, column).

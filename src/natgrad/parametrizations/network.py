@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from natgrad._checks import integer
 from natgrad.errors import DtypeError, ModuleError, ShapeError
+from natgrad.parametrizations._guard import first_line
 from natgrad.parametrizations._linear_taps import tap_linear_layers
 from natgrad.parametrizations.base import (
     Design,
@@ -20,7 +21,8 @@ from natgrad.parametrizations.base import (
     check_match,
     unflatten,
 )
-from natgrad.parametrizations.guard import first_line
+
+__all__ = ["Network"]
 
 Dict = dict[str, Tensor]
 

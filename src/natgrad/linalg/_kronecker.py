@@ -35,7 +35,7 @@ def kronecker_lstsq(
         left: A₁…A_L, shapes `(n, aᵢ)`, column spaces decreasing; None for the identity.
         right: B₁…B_L, shapes `(bᵢ, m)`, row spaces increasing; None for the identity.
         u: Right-hand side, shape `(n, m)`, reachable (see `reachable`) unless damped.
-        damping: λ ≥ 0. The answer minimises ‖Σ Aᵢ Vᵢ Bᵢ − u‖² + λ Σ‖Vᵢ‖².
+        damping: λ ≥ 0. The answer minimizes ‖Σ Aᵢ Vᵢ Bᵢ − u‖² + λ Σ‖Vᵢ‖².
 
     Raises:
         ConvergenceError: If conjugate gradients stall above the tolerance of the dtype.
@@ -175,7 +175,7 @@ def _solve(a: list[Factor], b: list[Factor], u: Tensor, damping: float, eps: flo
     raise ConvergenceError(
         "the minimum-norm lift stopped at a relative residual of "
         f"{error:.1e}: the factors are close to rank-deficient. Try a positive damping, a larger "
-        "or an orthogonal initialisation, or LayerShares on one well-conditioned layer."
+        "or an orthogonal initialization, or LayerShares on one well-conditioned layer."
     )
 
 

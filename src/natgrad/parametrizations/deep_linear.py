@@ -234,7 +234,7 @@ class DeepLinear(LiftedHypothesis[tuple[Tensor, ...]]):
         return True
 
     def design(self, params: tuple[Tensor, ...], x: Tensor, layer: int | None = None) -> Design:
-        """Return dense rows Wᵢᵃ[k] ⊗ (Wᵢᵇ x) of every datum and output."""
+        """Return dense rows Wᵢᵃ[k] ⊗ (Wᵢᵇ x) of every sample and output."""
         sides = self._sides(params, x)
         pieces = [
             torch.einsum("ka,nb->nkab", a, inputs).reshape(len(x), self.widths[-1], -1)

@@ -169,7 +169,7 @@ class Diagonal(LinearHypothesis[Tensor]):
         if stuck:
             raise RankDeficientError(
                 f"{what} vanishes on {stuck} of {len(u)} coordinates that must move. Try "
-                "selection='min_norm', or an initialisation without zeros there."
+                "selection='min_norm', or an initialization without zeros there."
             )
 
     def surjective(self, params: Tensor) -> bool:

@@ -103,7 +103,7 @@ class Model:
 
 
 class MeanShift(torch.nn.Module):
-    """Data interact: outputs of one datum depend on the batch's mean."""
+    """Data interact: outputs of one sample depend on the batch's mean."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -293,5 +293,5 @@ def model(name: str) -> Model:
 
 
 def outputs_of(m: Model) -> int:
-    """Outputs per datum."""
+    """Outputs per sample."""
     return m.parametrization.predict(m.params, m.x).reshape(len(m.x), -1).shape[1]

@@ -108,7 +108,7 @@ PROBLEMS = {
         Bernoulli(), Direct(), BETA, (X, Y.tolist()), DtypeError, ("torch.Tensor", "list")
     ),
     "labels-width": Bad(
-        Gaussian(), Direct(), BETA, (X, TARGETS), ShapeError, ("1 per datum", "have 2", "(4, 2)")
+        Gaussian(), Direct(), BETA, (X, TARGETS), ShapeError, ("1 per sample", "have 2", "(4, 2)")
     ),
     "labels-device": Bad(
         Bernoulli(), Direct(), BETA, (X, Y.to("meta")), DeviceError, ("cpu", "meta")
@@ -405,7 +405,7 @@ MODULES = {
     "batch-norm": (normalised, True, ModuleError, ("buffer '1.running_mean'", "eval()")),
     "dropout": (dropped, True, ModuleError, ("two forward passes", "Dropout", "eval()")),
     "tuple": (Pair, False, ModuleError, ("one tensor", "tuple")),
-    "pooled": (Pooled, False, ModuleError, ("one row of outputs a datum", "(4, 3)", "(1, 2)")),
+    "pooled": (Pooled, False, ModuleError, ("one row of outputs per sample", "(4, 3)", "(1, 2)")),
     "not-finite": (Logarithm, False, NonFiniteError, ("outputs", "finite")),
 }
 

@@ -84,7 +84,7 @@ def assembled(f: Fisher, depth: int):
 @reductions
 @pytest.mark.parametrize("noise", [False, True], ids=["identity", "covariance"])
 @pytest.mark.parametrize("name", ["square", "expanding", "one-layer", "one-unit"])
-def test_inverse_blocks_form_a_generalised_inverse(name, noise, reduction):
+def test_inverse_blocks_form_a_generalized_inverse(name, noise, reduction):
     """F G F = F and G F G = G where every partial product reaches inputs and outputs."""
     likelihood, network, w, x = deep_fisher(name, reduction, noise)
     g = assembled(Fisher(likelihood, network, w, x), network.depth)
@@ -162,7 +162,7 @@ def operator(widths, reduction, n=9):
 
 @reductions
 @pytest.mark.parametrize("widths", [(3, 3), (3, 3, 3, 3), (3, 5, 4, 2), (4, 2, 3)], ids=str)
-def test_the_generalised_inverse_of_any_vector_is_its_blocks(widths, reduction):
+def test_the_generalized_inverse_of_any_vector_is_its_blocks(widths, reduction):
     f, _, _, v = operator(widths, reduction)
     depth = len(widths) - 1
     layers = range(1, depth + 1)
@@ -172,7 +172,7 @@ def test_the_generalised_inverse_of_any_vector_is_its_blocks(widths, reduction):
 
 @reductions
 @pytest.mark.parametrize("widths", [(3, 3), (3, 3, 3, 3), (3, 5, 4, 2)], ids=str)
-def test_the_generalised_inverse_inverts_the_fisher(widths, reduction):
+def test_the_generalized_inverse_inverts_the_fisher(widths, reduction):
     """F G F = F with F by automatic differentiation, and −G∇L is the equal share."""
     f, w, x, v = operator(widths, reduction)
     fisher = reference.fisher(f.likelihood, f.parametrization, w, x)
@@ -185,7 +185,7 @@ def test_the_generalised_inverse_inverts_the_fisher(widths, reduction):
     assert_near(reference.flatten(f.inverse_matvec(slope)), reference.flatten(share), 1e-9)
 
 
-def test_vectors_for_the_generalised_inverse():
+def test_vectors_for_the_generalized_inverse():
     f, w, _, v = operator((3, 3), "mean")
     with pytest.raises(InvalidInputError, match="structure"):
         f.inverse_matvec(v[0])

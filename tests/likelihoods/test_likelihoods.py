@@ -418,7 +418,7 @@ LABEL_ERRORS = {
     ),
     "bernoulli-hint": (Bernoulli(), ONE, torch.tensor([0, 1]), LabelError, ["zero_one=True"]),
     "bernoulli-count": (Bernoulli(), ONE, torch.ones(3), ShapeError, ["2 outputs", "(3,)"]),
-    "bernoulli-width": (Bernoulli(), TWO, torch.ones(2), ShapeError, ["2 per datum", "have 1"]),
+    "bernoulli-width": (Bernoulli(), TWO, torch.ones(2), ShapeError, ["2 per sample", "have 1"]),
     "bernoulli-list": (Bernoulli(), ONE, [1.0, 1.0], DtypeError, ["torch.Tensor", "list"]),
     "scalar-label": (Bernoulli(), ONE[:1], torch.tensor(1.0), ShapeError, ["label"]),
     "bernoulli-device": (
@@ -430,7 +430,7 @@ LABEL_ERRORS = {
     ),
     "gaussian-nan": (Gaussian(), ONE, torch.tensor([math.nan, 1]), NonFiniteError, ["finite"]),
     "gaussian-inf": (Gaussian(), ONE, torch.tensor([math.inf, 1]), NonFiniteError, ["finite"]),
-    "gaussian-width": (Gaussian(), TWO, torch.ones(2, 3), ShapeError, ["2 per datum", "have 3"]),
+    "gaussian-width": (Gaussian(), TWO, torch.ones(2, 3), ShapeError, ["2 per sample", "have 3"]),
     "gaussian-covariance-width": (
         Gaussian(COVARIANCE),
         TWO,

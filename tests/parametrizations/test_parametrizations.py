@@ -411,7 +411,7 @@ def test_a_module_that_mixes_data_differs_from_single_data():
 # Initialisations.
 
 
-def test_free_and_tied_initialisations_of_a_diagonal_network():
+def test_free_and_tied_initializations_of_a_diagonal_network():
     network = Diagonal(3)
     free, tied = network.init_free(4, scale=0.5), network.init_tied(4, scale=0.5)
     assert free.tolist() == [[0.0] * 4, [0.5] * 4, [0.5] * 4]
@@ -428,14 +428,14 @@ def normal_with_deviation(sample: Tensor, deviation: float) -> None:
     assert abs(float(sample.var()) / deviation**2 - 1) <= 4 * (2 / n) ** 0.5
 
 
-def test_gaussian_initialisation_of_a_diagonal_network():
+def test_gaussian_initialization_of_a_diagonal_network():
     w = Diagonal(3).init_gaussian(4000, scale=0.2, generator=generator(0))
     assert w.shape == (3, 4000)
     for row in w:
         normal_with_deviation(row, 0.2)
 
 
-def test_gaussian_initialisation_of_a_matrix_product():
+def test_gaussian_initialization_of_a_matrix_product():
     ws = MatrixProduct(3).init_gaussian((40, 60), scale=1e-3, generator=generator(0))
     assert [tuple(w.shape) for w in ws] == [(40, 60), (60, 60), (60, 60)]
     for w in ws:
@@ -448,7 +448,7 @@ def test_gaussian_initialisation_of_a_matrix_product():
 
 @pytest.mark.parametrize("shape", [(4, 4), (3, 5), (5, 3)], ids=str)
 @pytest.mark.parametrize("depth", [1, 2, 4])
-def test_orthogonal_initialisation_of_a_matrix_product(depth, shape):
+def test_orthogonal_initialization_of_a_matrix_product(depth, shape):
     m = MatrixProduct(depth)
     ws = m.init_orthogonal(shape, scale=0.3, generator=generator(1))
     singular = torch.linalg.svdvals(m.hypothesis(ws))
@@ -456,7 +456,7 @@ def test_orthogonal_initialisation_of_a_matrix_product(depth, shape):
     assert_near(singular, torch.full_like(singular, 0.3), 1e-12)
 
 
-def test_collapsed_initialisation_has_the_same_product():
+def test_collapsed_initialization_has_the_same_product():
     shape = (3, 4)
     m, whole = MatrixProduct(2), MatrixProduct(6)
     collapsed = m.init_collapsed(shape, from_depth=6, scale=0.5, generator=generator(2))
@@ -469,7 +469,7 @@ def test_collapsed_initialisation_has_the_same_product():
         m.init_collapsed(shape, from_depth=0)
 
 
-def test_initialisations_of_a_deep_linear_network():
+def test_initializations_of_a_deep_linear_network():
     network = DeepLinear((60, 50, 80))
     gaussian = network.init_gaussian(scale=0.25, generator=generator(3))
     assert [tuple(w.shape) for w in gaussian] == [(50, 60), (80, 50)]
@@ -492,7 +492,7 @@ RANDOM = {
 
 
 @pytest.mark.parametrize("name", RANDOM)
-def test_random_initialisations_are_reproducible(name):
+def test_random_initializations_are_reproducible(name):
     state = torch.random.get_rng_state()
     one, two, other = (reference.flatten(RANDOM[name](generator=generator(s))) for s in (4, 4, 5))
     assert torch.equal(one, two)
@@ -509,14 +509,14 @@ SCALED = RANDOM | {
 
 
 @pytest.mark.parametrize("name", SCALED)
-def test_initialisations_at_the_saddle_are_refused(name):
+def test_initializations_at_the_saddle_are_refused(name):
     with pytest.raises(SaddlePointError, match=r"scale=0 .*saddle"):
         SCALED[name](scale=0.0)
 
 
 @pytest.mark.parametrize("scale", [-0.1, math.nan, math.inf])
 @pytest.mark.parametrize("name", SCALED)
-def test_initialisations_need_a_positive_finite_scale(name, scale):
+def test_initializations_need_a_positive_finite_scale(name, scale):
     with pytest.raises(InvalidInputError, match=f"positive and finite, but is {scale}"):
         SCALED[name](scale=scale)
 

@@ -1,4 +1,4 @@
-"""The exact Fisher as a linear operator, its blocks, and [BLH18]'s generalised inverse."""
+"""The exact Fisher as a linear operator, its blocks, and [BLH18]'s generalized inverse."""
 
 from typing import Generic, cast
 
@@ -91,7 +91,7 @@ class Fisher(Generic[P]):
         return _kron(errors, inputs)
 
     def inverse_block(self, i: int, j: int) -> Tensor:
-        """Return block (i, j) of the generalised inverse that gives each layer an equal share.
+        """Return block (i, j) of the generalized inverse that gives each layer an equal share.
 
         Suppl. (36): L⁻² (Wᵢᵇᵀ)⁻¹ Σ⁻¹ (Wⱼᵇ)⁻¹ ⊗ (Wᵢᵃ)⁻¹ Σ̃ (Wⱼᵃᵀ)⁻¹, with pseudo-inverses, and the
         Kronecker factors in row-major order.
@@ -112,7 +112,7 @@ class Fisher(Generic[P]):
 
     @torch.no_grad()
     def inverse_matvec(self, v: P) -> P:
-        """Return G v, G the generalised inverse of `inverse_block`, in the parameters' structure.
+        """Return G v, G the generalized inverse of `inverse_block`, in the parameters' structure.
 
         [BLH18] (23), §6 and suppl. (33), (36): what each layer wants is sent to the outputs
         through inverses, weighed by Σ̃ and Σ⁻¹ there, and handed back in equal shares,

@@ -21,6 +21,8 @@ from natgrad.likelihoods import Bernoulli, Likelihood, Root
 from natgrad.linalg import cholesky
 from natgrad.linalg._cholesky import check_covariance
 
+__all__ = ["FisherOver", "GaussianInputs"]
+
 
 @dataclass(frozen=True, eq=False)
 class GaussianInputs:

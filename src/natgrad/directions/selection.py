@@ -1,4 +1,4 @@
-"""Which of the many natural gradients of an over-parametrised model."""
+"""Which of the many natural gradients of an over-parametrized model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,8 @@ from typing import Literal
 
 from natgrad._checks import describe
 from natgrad.errors import InvalidInputError
+
+__all__ = ["LayerShares", "Selection"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class LayerShares:
     layer. Each layer takes the shortest direction that produces its share.
 
     Attributes:
-        weights: One number a layer, summing to one; negative ones are allowed.
+        weights: One number per layer, summing to one; negative ones are allowed.
 
     Example:
         >>> LayerShares((0.5, 0.5)).weights
@@ -30,7 +32,7 @@ class LayerShares:
             values = tuple(float(w) for w in weights)
         except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
             raise InvalidInputError(
-                f"LayerShares takes one number a layer, but got {describe(weights)}."
+                f"LayerShares takes one number per layer, but got {describe(weights)}."
             ) from error
         if not values or not abs(sum(values) - 1) <= 1e-9:
             raise InvalidInputError(
@@ -44,7 +46,7 @@ Selection = Literal["min_norm", "equal_share"] | LayerShares
 
 
 def resolve_shares(selection: Selection, layers: int) -> tuple[float, ...] | None:
-    """Return one weight a layer, or None for the minimum norm."""
+    """Return one weight per layer, or None for the minimum norm."""
     if isinstance(selection, str) and selection == "min_norm":
         return None
     if isinstance(selection, str) and selection == "equal_share":

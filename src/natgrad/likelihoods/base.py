@@ -21,8 +21,18 @@ from natgrad.errors import (
     VelocityOverflowError,
 )
 
+__all__ = [
+    "Likelihood",
+    "Listener",
+    "Reduction",
+    "Root",
+    "Whitened",
+    "flatten_outputs",
+    "like_outputs",
+]
+
 Reduction = Literal["mean", "sum"]
-"""How the losses of single data are reduced: over data only, outputs always sum."""
+"""How the losses of single samples are reduced: over samples only, outputs always sum."""
 
 Listener = Callable[[Tensor, Tensor, Tensor], None]
 """What `Likelihood.observe` takes: a function of output, labels and loss."""
@@ -30,14 +40,14 @@ Listener = Callable[[Tensor, Tensor, Tensor], None]
 
 @dataclass(frozen=True)
 class Root:
-    """A square root of the Fisher, datum by datum, with its scale kept apart as logarithms.
+    """A square root of the Fisher, sample by sample, with its scale kept apart as logarithms.
 
-    The Fisher of datum n is Fₙ = Σᵣ e^{2 ℓₙᵣ} cₙᵣ cₙᵣᵀ. Logarithms, because any weight underflows
+    The Fisher of sample n is Fₙ = Σᵣ e^{2 ℓₙᵣ} cₙᵣ cₙᵣᵀ. Logarithms, because any weight underflows
     on confidently classified data although the natural direction stays finite. ℓ and c are each
     accurate to rounding; a weight e^{2ℓ} taken from them is so up to a factor of 2 |ℓ|.
 
     Attributes:
-        contrast: Rows cₙᵣ acting on one datum's outputs, shape `(n, r, k)` or `(1, r, k)`;
+        contrast: Rows cₙᵣ acting on one sample's outputs, shape `(n, r, k)` or `(1, r, k)`;
             None is the identity, r = k.
         log_weight: ℓ, shape `(n, r)`.
     """
@@ -78,7 +88,7 @@ class Root:
 class Whitened(Root):
     """A `Root` and the targets that tie it to the gradient.
 
-    The loss gradient of datum n is −Σᵣ e^{2 ℓₙᵣ} cₙᵣ bₙᵣ, so the natural direction is the least
+    The loss gradient of sample n is −Σᵣ e^{2 ℓₙᵣ} cₙᵣ bₙᵣ, so the natural direction is the least
     squares solution of c·(J v) = b with weights e^{ℓ}, and F is never formed.
 
     Attributes:
@@ -155,7 +165,7 @@ class Likelihood(ABC):
         return self(output, y)
 
     def losses(self, output: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of each datum, shape `(n,)`."""
+        """Return the loss of each sample, shape `(n,)`."""
         return self._losses(*self.prepare(output, y))
 
     def gradient(self, output: Tensor, y: Tensor) -> Tensor:
@@ -213,7 +223,7 @@ class Likelihood(ABC):
         return Whitened(root.contrast, root.log_weight, self._target(f, labels))
 
     def fisher_product(self, output: Tensor, u: Tensor) -> Tensor:
-        """Return Fₙ uₙ for every datum, unreduced, in the outputs' shape.
+        """Return Fₙ uₙ for every sample, unreduced, in the outputs' shape.
 
         Example:
             >>> from natgrad import Categorical
@@ -378,7 +388,7 @@ def like_outputs(f: Tensor, y: Tensor) -> Tensor:
     flat = y.reshape(len(y), -1)
     if flat.shape != f.shape:
         raise ShapeError(
-            f"labels must match the outputs, {f.shape[1]} per datum, but have "
+            f"labels must match the outputs, {f.shape[1]} per sample, but have "
             f"{flat.shape[1]} (shape {tuple(y.shape)})."
         )
     return flat.to(f.dtype)

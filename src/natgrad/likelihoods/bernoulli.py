@@ -19,6 +19,8 @@ from natgrad.likelihoods.base import (
     wide,
 )
 
+__all__ = ["Bernoulli"]
+
 
 class Bernoulli(Likelihood):
     """Labels y ∈ {−1, +1}, logit s, loss log(1 + e^{−ys}).

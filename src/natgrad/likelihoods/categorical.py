@@ -10,6 +10,8 @@ from natgrad.errors import DtypeError, LabelError, ShapeError, VelocityOverflowE
 from natgrad.likelihoods._softmax import by_rows, covary, exponentials, has_tangent, softmax
 from natgrad.likelihoods.base import Likelihood, Root, flatten_outputs, like_torch, wide
 
+__all__ = ["Categorical"]
+
 
 class Categorical(Likelihood):
     """Labels y ∈ {0, …, k−1}, logits f, loss −log p_y with p = softmax(f).
@@ -46,7 +48,7 @@ class Categorical(Likelihood):
         f = flatten_outputs(output)
         k = f.shape[1]
         if k < 2:
-            raise ShapeError("Categorical needs at least two logits per datum; use Bernoulli.")
+            raise ShapeError("Categorical needs at least two logits per sample; use Bernoulli.")
         p, log_p, star, others = _split(wide(f))
         root_star = p.gather(1, star).sqrt()
         # Column ∗ of every row is −1 + c (1 − p_∗) = −√p_∗.
@@ -118,7 +120,7 @@ class Categorical(Likelihood):
         k = f.shape[1]
         if k < 2:
             raise ShapeError(
-                "Categorical needs at least two logits per datum, but got one; use Bernoulli."
+                "Categorical needs at least two logits per sample, but got one; use Bernoulli."
             )
         if y.is_floating_point() or y.dtype == torch.bool or y.is_complex():
             raise DtypeError(

@@ -19,12 +19,14 @@ from natgrad.likelihoods.base import (
 from natgrad.linalg import cholesky
 from natgrad.linalg._cholesky import check_covariance
 
+__all__ = ["Gaussian"]
+
 
 class Gaussian(Likelihood):
     """Real labels with noise covariance Σ̃, loss ½ (y − f)ᵀ Σ̃⁻¹ (y − f).
 
     [BLH18] (6), [KMH21] Lemma 2: gradient −Σ̃⁻¹(y − f), Fisher Σ̃⁻¹ whatever the data. The
-    normalising constant is dropped.
+    normalizing constant is dropped.
 
     Args:
         covariance: Σ̃, positive definite, shape `(k, k)` for k outputs. Default: the identity.

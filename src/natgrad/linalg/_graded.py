@@ -10,7 +10,7 @@ the light ones. Three observations give a method in which weights enter only as 
 3. In the unknowns z = A_B v the normal equations, row j divided by e^{2ℓⱼ}, are
        (I + H) z = b_B + Mᵀ b_N,   H = Mᵀ T,   Mᵢⱼ = tᵢⱼ e^{2(ℓᵢ − ℓⱼ)},
    and ‖(I + H)⁻¹‖ is bounded independently of the weights (Stewart 1989: the weighted
-   least-squares operator is). A plain LU factorisation with refinement solves them.
+   least-squares operator is). A plain LU factorization with refinement solves them.
 
 Rows of similar weight are chosen among by pivoted QR, so that T stays small. Independence is
 judged with columns of one size (see `columns`); the shortest v is that of the columns as given.
@@ -21,7 +21,7 @@ import math
 import torch
 from torch import Tensor
 
-from natgrad._checks import all_finite, number, tensor
+from natgrad._checks import all_finite, number, same_kind, tensor
 from natgrad.errors import ShapeError, VelocityOverflowError
 from natgrad.linalg._columns import column_exponents, times_power
 from natgrad.linalg._graded_basis import GradedBasis
@@ -34,7 +34,7 @@ MILD_SPREAD = 9.0
 def graded_lstsq(
     a: Tensor, b: Tensor, log_weight: Tensor, *, rtol: float | None = None
 ) -> LeastSquares:
-    """Return the shortest minimiser of Σᵢ e^{2ℓᵢ} (aᵢ·v − bᵢ)², however wide the spread of ℓ.
+    """Return the shortest minimizer of Σᵢ e^{2ℓᵢ} (aᵢ·v − bᵢ)², however wide the spread of ℓ.
 
     Args:
         a: Rows, unscaled, shape `(n, p)`.
@@ -54,6 +54,7 @@ def graded_lstsq(
         tensor([2., 3.], dtype=torch.float64)
     """
     _check_rows(a, log_weight, b, rtol=rtol)
+    same_kind(b, a, "the targets", "the rows")
     fit = bare_graded_lstsq(a, b, log_weight, rtol=rtol)
     if not all_finite(fit.solution):
         raise VelocityOverflowError(
@@ -146,11 +147,14 @@ def graded_fisher_solve(
         tensor([0., 3.], dtype=torch.float64)
     """
     _check_rows(a, log_weight, rtol=rtol)
-    tensor(g_target, "the targets", empty=True)  # a scalar stands for one column a row
+    tensor(g_target, "the targets", empty=True)  # a scalar stands for one column per row
     tensor(g, "the gradient rows", shape=("m", "p"), empty=True)
     if tensor(g_log_weight, "the log-weights", empty=True).shape == (1,):  # one for all rows
         g_log_weight = g_log_weight.expand(len(g))
     _check_rows(g, g_log_weight, *([g_target] if g_target.ndim else []))
+    a, log_weight, g, g_log_weight, g_target = (
+        t.detach() for t in (a, log_weight, g, g_log_weight, g_target)
+    )
     if g.shape[1] != a.shape[1]:
         raise ShapeError(f"rows have {a.shape[1]} columns, but gradient rows {g.shape[1]}.")
     exponents = column_exponents(a)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from natgrad._checks import number, tensor
-from natgrad.errors import ConvergenceError, DtypeError, ShapeError
+from natgrad._checks import all_finite, number, tensor
+from natgrad.errors import ConvergenceError, DtypeError, ShapeError, VelocityOverflowError
 from natgrad.linalg._lstsq import default_rtol, widen
 
 Factor = Tensor | None
@@ -35,7 +35,7 @@ def kronecker_lstsq(
         left: A₁…A_L, shapes `(n, aᵢ)`, column spaces decreasing; None for the identity.
         right: B₁…B_L, shapes `(bᵢ, m)`, row spaces increasing; None for the identity.
         u: Right-hand side, shape `(n, m)`, reachable (see `reachable`) unless damped.
-        damping: λ ≥ 0. The answer minimises ‖Σ Aᵢ Vᵢ Bᵢ − u‖² + λ Σ‖Vᵢ‖².
+        damping: λ ≥ 0. The answer minimizes ‖Σ Aᵢ Vᵢ Bᵢ − u‖² + λ Σ‖Vᵢ‖².
 
     Raises:
         ConvergenceError: If conjugate gradients stall above the tolerance of the dtype.
@@ -48,6 +48,8 @@ def kronecker_lstsq(
         True
     """
     _check(left, right, u)
+    if u.ndim != 2:
+        raise ShapeError(f"u must be a matrix (n, m), but has shape {tuple(u.shape)}.")
     damping = number(damping, "damping", low=0)
     a = [None if x is None else widen(x) for x in left]
     b = [None if x is None else widen(x) for x in right]
@@ -56,7 +58,12 @@ def kronecker_lstsq(
         return [_pull(x, y, wide).to(u) for x, y in zip(a, b, strict=True)]
     scale = float(torch.linalg.matrix_norm(wide))
     v = _solve(a, b, wide / scale, damping, torch.finfo(u.dtype).eps)
-    return [(scale * part).to(u) for part in v]
+    found = [(scale * part).to(u) for part in v]
+    if not all(map(all_finite, found)):
+        raise VelocityOverflowError(
+            f"the factors' movement overflows {u.dtype}. Use a wider dtype, or rescale u."
+        )
+    return found
 
 
 def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Tensor:
@@ -168,7 +175,7 @@ def _solve(a: list[Factor], b: list[Factor], u: Tensor, damping: float, eps: flo
     raise ConvergenceError(
         "the minimum-norm lift stopped at a relative residual of "
         f"{error:.1e}: the factors are close to rank-deficient. Try a positive damping, a larger "
-        "or an orthogonal initialisation, or LayerShares on one well-conditioned layer."
+        "or an orthogonal initialization, or LayerShares on one well-conditioned layer."
     )
 
 

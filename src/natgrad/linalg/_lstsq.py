@@ -14,7 +14,7 @@ from natgrad.linalg._graded_basis import GradedBasis
 from natgrad.linalg._precision import default_rtol as default_rtol
 from natgrad.linalg._precision import widen as widen
 
-# Times 1/eps: the condition number of a Gram matrix up to which refinement gains two digits a step.
+# Times 1/eps: condition of a Gram matrix up to which refinement gains two digits per step.
 _SAFE_GRAM_CONDITION = 1e-2
 _REFINEMENTS = 8
 
@@ -24,7 +24,7 @@ class LeastSquares:
     """The answer of `lstsq`.
 
     Attributes:
-        solution: The shortest minimiser, shape `(n,)` or `(n, k)` as the right-hand side had.
+        solution: The shortest minimizer, shape `(n,)` or `(n, k)` as the right-hand side had.
         rank: Number of singular values above the cut-off, columns of one size.
         rtol: The cut-off used, relative to the largest singular value.
     """
@@ -37,7 +37,7 @@ class LeastSquares:
 def lstsq(
     a: Tensor, b: Tensor, *, rtol: float | None = None, rounded: torch.dtype | None = None
 ) -> LeastSquares:
-    """Return the shortest x that minimises ‖a x − b‖, with the rank of `a`.
+    """Return the shortest x that minimizes ‖a x − b‖, with the rank of `a`.
 
     Well-conditioned systems take the Gram matrix of the shorter side and a few steps of
     refinement on the true residual (corrected semi-normal equations); all others a singular

@@ -26,7 +26,7 @@ class PivotedQR:
     rank: int
 
     def solve(self, b: Tensor) -> Tensor:
-        """Return the shortest x that minimises ‖A x − b‖, b of shape `(m, k)`, in b's dtype.
+        """Return the shortest x that minimizes ‖A x − b‖, b of shape `(m, k)`, in b's dtype.
 
         Where columns are dependent, [R₁₁ R₁₂]ᵀ = Z T makes R triangular from both sides.
         """

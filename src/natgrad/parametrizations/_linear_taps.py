@@ -1,8 +1,8 @@
 """The kernel of linear layers without their Jacobian rows.
 
-The Jacobian row of output k of datum n in a weight matrix is eₙₖ xₙᵀ, with xₙ the layer's input and
-eₙₖ the error sent back from that output, so that products of rows are products of two small inner
-products: (xₙ·xₘ)(eₙₖ·eₘⱼ). Rows of n_in n_out numbers never exist.
+The Jacobian row of output k of sample n in a weight matrix is eₙₖ xₙᵀ, with xₙ the layer's input
+and eₙₖ the error sent back from that output, so that products of rows are products of two small
+inner products: (xₙ·xₘ)(eₙₖ·eₘⱼ). Rows of n_in n_out numbers never exist.
 """
 
 from collections.abc import Iterator

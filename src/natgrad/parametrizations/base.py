@@ -22,7 +22,9 @@ from natgrad.errors import (
     UnsupportedError,
 )
 from natgrad.linalg import default_rtol
-from natgrad.parametrizations.guard import explained, guard_contract, guarded
+from natgrad.parametrizations._guard import explained, guard_contract, guarded
+
+__all__ = ["Design", "LiftedHypothesis", "LinearHypothesis", "Parametrization", "Params"]
 
 Params = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 """Parameters: a tensor, a tuple or a dict of tensors, as the parametrization says."""
@@ -39,7 +41,7 @@ class Design:
     only A, whose width is what structure allows.
 
     Attributes:
-        matrix: A, shape `(n, k, p)`: outputs of each datum by compressed coordinates.
+        matrix: A, shape `(n, k, p)`: outputs of each sample by compressed coordinates.
         expand: z ↦ Qᵀ z, from shape `(p,)` to parameters.
         compress: g ↦ Q g, from parameters to shape `(p,)`.
     """
@@ -166,7 +168,7 @@ class LinearHypothesis(Parametrization[P], guard=False):  # Its own methods call
         Args:
             params: Parameters.
             u: Velocity wanted, in the shape of h.
-            shares: One weight a layer, summing to one; None for the shortest v.
+            shares: One weight per layer, summing to one; None for the shortest v.
 
         Raises:
             RankDeficientError: If no v moves h along u (or a sharing layer alone cannot).
@@ -336,7 +338,7 @@ def check_same_structure(v: Any, params: Params) -> None:
 
 
 def check_lift(u: Any, h: Tensor, shares: Sequence[float] | None, layers: int) -> None:
-    """Raise unless u is a velocity of h and there is one share a layer."""
+    """Raise unless u is a velocity of h and there is one share per layer."""
     dense(u, "a velocity of the hypothesis")
     if u.shape != h.shape or u.dtype != h.dtype:
         got = (tuple(u.shape), u.dtype)

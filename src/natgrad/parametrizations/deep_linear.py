@@ -8,6 +8,7 @@ from torch import Tensor
 from natgrad._checks import describe, instance, integer, integers, number, numbers
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.linalg._kronecker import Factor
+from natgrad.parametrizations._guard import guarded
 from natgrad.parametrizations._products.lift import (
     Lift,
     check_factors,
@@ -30,7 +31,8 @@ from natgrad.parametrizations.base import (
     check_random,
     detach,
 )
-from natgrad.parametrizations.guard import guarded
+
+__all__ = ["DeepLinear"]
 
 
 class DeepLinear(LiftedHypothesis[tuple[Tensor, ...]]):
@@ -232,7 +234,7 @@ class DeepLinear(LiftedHypothesis[tuple[Tensor, ...]]):
         return True
 
     def design(self, params: tuple[Tensor, ...], x: Tensor, layer: int | None = None) -> Design:
-        """Return dense rows Wᵢᵃ[k] ⊗ (Wᵢᵇ x) of every datum and output."""
+        """Return dense rows Wᵢᵃ[k] ⊗ (Wᵢᵇ x) of every sample and output."""
         sides = self._sides(params, x)
         pieces = [
             torch.einsum("ka,nb->nkab", a, inputs).reshape(len(x), self.widths[-1], -1)

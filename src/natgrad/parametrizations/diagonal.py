@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import DtypeError, RankDeficientError, ShapeError
+from natgrad.parametrizations._guard import guarded
 from natgrad.parametrizations.base import (
     Design,
     LinearHypothesis,
@@ -19,7 +20,8 @@ from natgrad.parametrizations.base import (
     check_random,
     check_size,
 )
-from natgrad.parametrizations.guard import guarded
+
+__all__ = ["Diagonal"]
 
 
 class Diagonal(LinearHypothesis[Tensor]):
@@ -167,7 +169,7 @@ class Diagonal(LinearHypothesis[Tensor]):
         if stuck:
             raise RankDeficientError(
                 f"{what} vanishes on {stuck} of {len(u)} coordinates that must move. Try "
-                "selection='min_norm', or an initialisation without zeros there."
+                "selection='min_norm', or an initialization without zeros there."
             )
 
     def surjective(self, params: Tensor) -> bool:

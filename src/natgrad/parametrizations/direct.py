@@ -16,6 +16,8 @@ from natgrad.parametrizations.base import (
     check_lift,
 )
 
+__all__ = ["Direct"]
+
 
 class Direct(LinearHypothesis[Tensor]):
     """β = w: one tensor, `(d,)` for one output or `(d, k)` for several.

@@ -1,4 +1,4 @@
-"""Deep matrix factorisation, [KMH21] §2.2, §4 and B.4."""
+"""Deep matrix factorization, [KMH21] §2.2, §4 and B.4."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -35,16 +35,18 @@ from natgrad.parametrizations.base import (
     detach,
 )
 
+__all__ = ["MatrixProduct"]
+
 
 class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
     """β = W₁⋯W_L: a tuple of matrices that chain, read at positions `(n, 2)` (row, column).
 
     Factors may be rectangular, and a narrow one makes a bottleneck.
 
-    Lifting a velocity of β to Gaussian factors cancels digits, about one a layer. Undamped natural
-    directions are checked in double precision: float32 answers that miss the velocity by more than
-    1e-3 (Gaussian 12 × 12 factors: from depths of 8 to 10 on with an equal share)
-    are refused with `ConvergenceError` or `RankDeficientError`, float64 ones by more than 1e-6.
+    Lifting a velocity of β to Gaussian factors cancels digits, about one per layer. Undamped
+    natural directions are checked in double precision. A float32 answer that misses the velocity
+    by more than 1e-3 is refused with `ConvergenceError` or `RankDeficientError` (Gaussian 12 × 12
+    factors with an equal share: from depths of 8 to 10 on), a float64 one by more than 1e-6.
 
     `fisher_over=None` means all entries of β, observed or not ([KMH21] §4: with Gaussian noise and
     a summed loss the Fisher of β is then the identity); `fisher_over="batch"` means the observed
@@ -205,8 +207,8 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         Args:
             params: W₁…W_L.
             u: Velocity wanted, in the shape of β.
-            shares: One weight a factor, summing to one; None for the shortest.
-            damping: λ ≥ 0; minimises ‖Jv − u‖² + λ‖v‖² instead.
+            shares: One weight per factor, summing to one; None for the shortest.
+            damping: λ ≥ 0; minimizes ‖Jv − u‖² + λ‖v‖² instead.
 
         Raises:
             RankDeficientError: If u cannot be reached.

@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from natgrad._checks import integer
 from natgrad.errors import DtypeError, ModuleError, ShapeError
+from natgrad.parametrizations._guard import first_line
 from natgrad.parametrizations._linear_taps import tap_linear_layers
 from natgrad.parametrizations.base import (
     Design,
@@ -20,7 +21,8 @@ from natgrad.parametrizations.base import (
     check_match,
     unflatten,
 )
-from natgrad.parametrizations.guard import first_line
+
+__all__ = ["Network"]
 
 Dict = dict[str, Tensor]
 
@@ -101,7 +103,7 @@ class Network(Parametrization[Dict]):
                 )
 
     def check_inputs(self, params: Dict, x: Tensor) -> None:
-        """Raise unless the module maps x to one row of outputs a datum, as a pure function."""
+        """Raise unless the module maps x to one row of outputs per sample, as a pure function."""
         if x.is_floating_point():
             check_match(x, next(iter(params.values())))
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
@@ -133,8 +135,8 @@ class Network(Parametrization[Dict]):
         for name, b in self.module.named_buffers():
             if not torch.equal(b, buffers[name]):
                 raise ModuleError(
-                    f"forward changes the buffer {name!r}, so the outputs of a datum depend on the "
-                    "rest of the batch (BatchNorm in training mode?). Call module.eval() first."
+                    f"forward changes the buffer {name!r}, so the outputs of a sample depend on "
+                    "the rest of the batch (BatchNorm in training mode?). Call module.eval() first."
                 )
         if not torch.equal(first.nan_to_num(), second.nan_to_num()):
             raise ModuleError(
@@ -143,8 +145,8 @@ class Network(Parametrization[Dict]):
             )
         if first.ndim == 0 or len(first) != len(x):
             raise ModuleError(
-                f"the module must return one row of outputs a datum, but maps {tuple(x.shape)} to "
-                f"{tuple(first.shape)}."
+                f"the module must return one row of outputs per sample, but maps {tuple(x.shape)} "
+                f"to {tuple(first.shape)}."
             )
 
     def predict(self, params: Dict, x: Tensor) -> Tensor:
@@ -307,16 +309,16 @@ class Network(Parametrization[Dict]):
     def _datum_jacobian(
         self, chosen: Dict, rest: Dict, x: Tensor, outputs: Tensor
     ) -> Callable[[Tensor], Tensor] | None:
-        """Return a function for the Jacobian datum by datum, or None if data interact."""
+        """Return a function for the Jacobian sample by sample, or None if data interact."""
 
-        def single(p: Dict, datum: Tensor) -> Tensor:
-            return self._predict({**rest, **p}, datum[None]).reshape(-1)
+        def single(p: Dict, sample: Tensor) -> Tensor:
+            return self._predict({**rest, **p}, sample[None]).reshape(-1)
 
         # One direction along which every parameter moves tells whether data interact.
         probe = {name: torch.cos(_count(t)) for name, t in chosen.items()}
         together = self.jvp({**rest, **chosen}, x, {**_zeros(rest), **probe})
         try:
-            alone = vmap(lambda datum: jvp(lambda p: single(p, datum), (chosen,), (probe,))[1])(x)
+            alone = vmap(lambda sample: jvp(lambda p: single(p, sample), (chosen,), (probe,))[1])(x)
         except Exception:  # vmap refuses control flow that depends on data, in-place writes, …
             return None
         together = together.reshape(alone.shape)

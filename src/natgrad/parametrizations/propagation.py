@@ -12,6 +12,14 @@ from torch import Tensor
 
 from natgrad.linalg import default_rtol, lstsq
 
+__all__ = [
+    "backward_covariances",
+    "errors_through_inverses",
+    "forward_covariances",
+    "layerwise_direction",
+    "rank_one_direction",
+]
+
 
 def forward_covariances(params: Sequence[Tensor], sigma: Tensor) -> list[Tensor]:
     """Return Λᵢ = ⟨xᵢ₋₁ xᵢ₋₁ᵀ⟩ for i = 1…L, given Σ = ⟨x xᵀ⟩. [BLH18] (15).

@@ -11,7 +11,7 @@ from natgrad.likelihoods import Likelihood, Whitened
 from natgrad.parametrizations.base import P, Parametrization
 
 Shares = tuple[float, ...] | None
-"""One weight a layer, summing to one; None for the minimum norm."""
+"""One weight per layer, summing to one; None for the minimum norm."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Problem(Generic[P]):
 
     @property
     def sum_damping(self) -> float:
-        """Return λ on the scale where every datum's Fisher has factor one."""
+        """Return λ on the scale where every sample's Fisher has factor one."""
         return self.damping / self.likelihood.scale(len(self.x))
 
     @property
@@ -54,6 +54,6 @@ class Problem(Generic[P]):
         return self.sum_damping / len(self.x)
 
     def pull(self, z: Tensor) -> P:
-        """Return Jᵀ Cᵀ z for one number a row, flattened."""
+        """Return Jᵀ Cᵀ z for one number per row, flattened."""
         u = self.white.transpose(z.reshape(self.white.target.shape))
         return self.parametrization.vjp(self.params, self.x, u.reshape(self.output_shape))

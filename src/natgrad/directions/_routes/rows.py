@@ -1,6 +1,6 @@
 """Natural directions from Jacobian rows, for any parametrization.
 
-Every row is one contrast of one datum's outputs: an equation c·(J v) = b with weight e^{ℓ}.
+Every row is one contrast of one sample's outputs: an equation c·(J v) = b with weight e^{ℓ}.
 """
 
 import math

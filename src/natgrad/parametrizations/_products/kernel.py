@@ -148,5 +148,5 @@ def conjugate_gradients(
     raise ConvergenceError(
         f"conjugate gradients stopped at a relative residual of {missed:.1e}, above the "
         f"{accuracy:.0e} asked for: the factors are too close to singular. Try a larger or an "
-        "orthogonal initialisation, or a positive damping."
+        "orthogonal initialization, or a positive damping."
     )

@@ -190,7 +190,7 @@ class Lift:
                 f"this selection lets layer {i + 1} of {len(self.left)} (counted from the left of "
                 f"the product) move the hypothesis alone, which needs rank {needed} in the product "
                 f"{side} it, but that has rank {rank}. Try selection='min_norm', LayerShares on "
-                "another layer, a positive damping, or a larger initialisation."
+                "another layer, a positive damping, or a larger initialization."
             )
 
     def _damped(self, i: int) -> Tensor:
@@ -247,7 +247,7 @@ def refuse_unreachable(reached: Tensor, u: Tensor) -> None:
         raise RankDeficientError(
             f"no direction moves the hypothesis along the velocity wanted: the nearest misses it "
             f"by {missed / wanted:.1e} of its size, because the factors lack rank. Use natural() "
-            "for the nearest one, or a full-rank initialisation."
+            "for the nearest one, or a full-rank initialization."
         )
 
 
@@ -270,7 +270,7 @@ def refuse_rounding(factors: Sequence[Tensor], v: Sequence[Tensor], u: Tensor) -
         raise ConvergenceError(
             f"in {u.dtype} the direction found misses {within / size:.1e} of the velocity wanted: "
             f"the {len(factors)} factors are too close to singular for this precision. Use "
-            "float64, a positive damping, or an orthogonal initialisation."
+            "float64, a positive damping, or an orthogonal initialization."
         )
 
 

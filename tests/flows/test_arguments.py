@@ -5,7 +5,7 @@ import torch
 
 import natgrad as ng
 from natgrad.errors import DtypeError, InvalidInputError
-from natgrad.flows import StepRule, constant
+from natgrad.flows import armijo, constant, midpoint, normalized
 
 X, Y = torch.eye(2).double(), torch.ones(2).double()
 ARGS = (ng.Bernoulli(), ng.Direct(), torch.zeros(2).double(), (X, Y))
@@ -57,8 +57,10 @@ RULES = [
     ng.stopping.steps_reached,
     ng.stopping.direction_settled,
     ng.stopping.wall_clock,
+    armijo,
     constant,
-    StepRule,
+    midpoint,
+    normalized,
 ]
 
 

@@ -1,11 +1,13 @@
 """Discrete descents and stopping rules."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import natgrad as ng
 from natgrad.errors import InvalidInputError
-from natgrad.flows import StepRule, midpoint, normalized
+from natgrad.flows import StepRule, armijo, constant, midpoint, normalized
 from natgrad.stopping import Status
 from tests.cases import randn
 
@@ -34,7 +36,7 @@ def test_fixed_steps_are_the_formula() -> None:
     assert path.status == Status.TIME_REACHED
 
 
-def test_normalised_descent_reaches_the_direction_of_the_flow_much_sooner() -> None:
+def test_normalized_descent_reaches_the_direction_of_the_flow_much_sooner() -> None:
     x, y = problem()
     args = (ng.euclidean, ng.Bernoulli(), ng.Direct(), torch.zeros(30, dtype=torch.float64), (x, y))
     flow = ng.integrate(*args, until=1e8)
@@ -73,11 +75,52 @@ def test_midpoint_steps_are_the_formula() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"size": 0.0}, {"size": 0.1, "midpoint": True, "shrink": 0.5}, {"size": 1, "grow": 0.5}]
+    ("rule", "bad"),
+    [
+        (constant, {"size": 0.0}),
+        (midpoint, {"size": 0.0}),
+        (armijo, {"grow": 0.5}),
+        (normalized, {"shrink": 0.0}),
+        (normalized, {"shrink": 1.5}),
+    ],
 )
-def test_step_rules_that_make_no_sense_are_refused(bad) -> None:
+def test_step_rules_that_make_no_sense_are_refused(rule, bad) -> None:
     with pytest.raises(InvalidInputError):
-        StepRule(**bad)
+        rule(**bad)
+
+
+def test_the_description_of_step_rules_is_no_rule() -> None:
+    with pytest.raises(InvalidInputError, match=r"constant\(0.1\)"):
+        StepRule(0.1)
+
+
+def test_armijo_shortens_a_step_until_the_loss_falls() -> None:
+    x, y = problem(6, 4)
+    beta = torch.zeros(4, dtype=torch.float64)
+    args = (ng.euclidean, ng.Gaussian(), ng.Direct(), beta, (x, y))
+    until = ng.stopping.steps_reached(20)
+    assert ng.descend(*args, step=100.0, until=until).losses.diff().max() > 0
+    path = ng.descend(*args, step=armijo(100.0), until=until)
+    assert path.losses.diff().max() < 0
+    lengths = path.times.diff()
+    assert float(lengths.max()) < 100.0
+    for before, after, eta in zip(path.states[:-1], path.states[1:], lengths, strict=True):
+        slope = x.mT @ (y - x @ before) / 6
+        assert torch.allclose(after - before, eta * slope, rtol=1e-9, atol=1e-12)
+
+
+def test_a_step_rule_of_your_own() -> None:
+    class Halving(StepRule):
+        size = 1.0
+
+        def take(self, problem, params, loss, size):
+            taken = constant(size).take(problem, params, loss, size)
+            return replace(taken, size=size / 2)
+
+    x, y = problem(6, 4)
+    args = (ng.euclidean, ng.Bernoulli(), ng.Direct(), torch.zeros(4, dtype=torch.float64), (x, y))
+    path = ng.descend(*args, step=Halving(), until=ng.stopping.steps_reached(3))
+    assert path.times.tolist() == [0.0, 1.0, 1.5, 1.75]
 
 
 class TestRules:

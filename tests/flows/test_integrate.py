@@ -190,7 +190,7 @@ def test_theorem_4_along_the_whole_flow() -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        ({"until": -1.0}, "positive"),
+        ({"until": -1.0}, "above 0"),
         ({"until": math.inf}, "finite"),
         ({"until": 1.0, "method": "euler"}, "method must be"),
         ({"until": 1.0, "times": torch.tensor([1.0, 0.5])}, "increase"),

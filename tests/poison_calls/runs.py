@@ -64,18 +64,14 @@ add("natgrad.stopping.wall_clock", ng.stopping.wall_clock, lambda: {"seconds": 0
 add("natgrad.flows.constant", flows.constant, lambda: {"size": 0.1})
 add("natgrad.flows.midpoint", flows.midpoint, lambda: {"size": 0.1})
 add("natgrad.flows.normalized", flows.normalized, lambda: {"size": 0.1, "grow": 1.1, "shrink": 0.5})
+add("natgrad.flows.armijo", flows.armijo, lambda: {"size": 0.1, "grow": 1.1, "shrink": 0.5})
 add(
-    "natgrad.flows.StepRule",
-    flows.StepRule,
-    lambda: {"size": 0.1, "normalize": True, "grow": 1.1, "shrink": 0.5, "midpoint": False},
-)
-add(
-    "natgrad.flows.Rule",
-    flows.Rule,
+    "natgrad.stopping.Rule",
+    ng.stopping.Rule,
     lambda: {
         "met": lambda progress: True,
         "reason": "at once",
-        "status": flows.Status.CONVERGED,
+        "status": ng.stopping.Status.CONVERGED,
         "until": 1.0,
     },
 )

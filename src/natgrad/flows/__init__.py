@@ -1,8 +1,13 @@
 """Where training goes: descents and flows, with error control and a reason for stopping."""
 
-from natgrad.flows._descend import StepRule, constant, descend, midpoint, normalized
+from natgrad.flows._descend import descend
 from natgrad.flows._end_to_end import end_to_end
 from natgrad.flows._integrate import integrate
+from natgrad.flows._rules.armijo import armijo
+from natgrad.flows._rules.base import StepRule
+from natgrad.flows._rules.constant import constant
+from natgrad.flows._rules.midpoint import midpoint
+from natgrad.flows._rules.normalized import normalized
 from natgrad.flows.trajectory import Trajectory
 from natgrad.stopping import Status
 
@@ -10,6 +15,7 @@ __all__ = [
     "Status",
     "StepRule",
     "Trajectory",
+    "armijo",
     "constant",
     "descend",
     "end_to_end",

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic
 
 import torch
@@ -17,6 +18,33 @@ from natgrad.stopping import Progress, Status
 
 Record = Mapping[str, Callable[[Any], Any]]
 """Diagnostics by name: functions of the parameters that return a number or a tensor."""
+
+
+@dataclass(frozen=True)
+class Reached(Generic[P]):
+    """Where a run is, and what it took to get there.
+
+    Attributes:
+        params: Parameters there.
+        t: Time there.
+        steps: Steps taken so far.
+        evaluations: Evaluations so far.
+        method: What was used so far.
+        status: Why it ended there.
+        detail: The same in a sentence.
+        error_estimate: As in `Trajectory`.
+        lost: Whether the solver failed, so that another one may take over.
+    """
+
+    params: P
+    t: float = 0.0
+    steps: int = 0
+    evaluations: int = 0
+    method: str = ""
+    status: Status = Status.STALLED
+    detail: str = ""
+    error_estimate: float = math.nan
+    lost: bool = False
 
 
 class Recorder(Generic[P]):
@@ -82,17 +110,10 @@ class Recorder(Generic[P]):
         loss = float(self.likelihood(outputs, y))
         return Progress(t, steps, loss, params, outputs, y, self.started, self.memory)
 
-    def finish(
-        self,
-        status: Status,
-        detail: str,
-        *,
-        method: str,
-        evaluations: int,
-        steps: int,
-        error_estimate: float,
-    ) -> Trajectory[P]:
-        """Return the trajectory."""
+    def finish(self, end: Reached[P]) -> Trajectory[P]:
+        """Return the trajectory that ends there, its last state saved."""
+        if not self.saved_at(end.t):
+            self.save(end.t, end.params)
         columns = zip(*(leaves(state) for state in self._states), strict=True)
         states = rebuild([torch.stack(column) for column in columns], self._states[0])
         return Trajectory(
@@ -100,12 +121,12 @@ class Recorder(Generic[P]):
             states=states,
             losses=torch.tensor(self._losses, dtype=torch.float64),
             recorded={name: torch.stack(values) for name, values in self._recorded.items()},
-            status=status,
-            detail=detail,
-            method=method,
-            evaluations=evaluations,
-            steps=steps,
-            error_estimate=error_estimate,
+            status=end.status,
+            detail=end.detail,
+            method=end.method,
+            evaluations=end.evaluations,
+            steps=end.steps,
+            error_estimate=end.error_estimate,
             seconds=time.perf_counter() - self.started,
         )
 

@@ -80,9 +80,12 @@ class Likelihood(ABC):
 
     Attributes:
         constant_fisher: Whether the Fisher is the same for all outputs.
+        attained: Whether finite outputs minimize the loss of a sample. Where none do, outputs run
+            to infinity, and flows are integrated in the logarithm of time.
     """
 
     constant_fisher: bool = False
+    attained: bool = True
 
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         if reduction not in get_args(Reduction):

@@ -39,6 +39,8 @@ class Bernoulli(Likelihood):
         tensor([2., 1.])
     """
 
+    attained = False
+
     def __init__(self, *, reduction: Reduction = "mean", zero_one: bool = False) -> None:
         super().__init__(reduction=reduction)
         if not isinstance(zero_one, bool):

@@ -29,6 +29,8 @@ class Categorical(Likelihood):
         0.3709
     """
 
+    attained = False
+
     def prepare(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits `(n, k)` and class indices `(n,)`, checked."""
         if isinstance(output, Tensor) and output.ndim != 2:

@@ -11,7 +11,8 @@ from natgrad.errors import NatgradError
 from natgrad.flows._methods.rkc import Field, SpectralRadius, local_error, rkc_step, stages
 
 _EXPLICIT = ("dopri", "dop853")
-_SCIPY = {"dopri": "RK45", "dop853": "DOP853", "radau": "Radau", "bdf": "BDF", "lsoda": "LSODA"}
+SCIPY = {"dopri": "RK45", "dop853": "DOP853", "radau": "Radau", "bdf": "BDF", "lsoda": "LSODA"}
+"""SciPy's names of its solvers, by ours."""
 
 
 class Stepper(Protocol):
@@ -40,15 +41,6 @@ class Stepper(Protocol):
         """Return the state at a time within the last step."""
 
 
-def stepper(
-    method: str, field: Field, y: Tensor, end: float, *, rtol: float, atol: float
-) -> Stepper:
-    """Return a stepper from time 0 to `end` by name."""
-    if method == "rkc":
-        return ChebyshevStepper(field, y, end, rtol=rtol, atol=atol)
-    return ScipyStepper(method, field, y, end, rtol=rtol, atol=atol)
-
-
 class ScipyStepper:
     """One of SciPy's solvers: `dopri`, `dop853`, `radau`, `bdf` or `lsoda`."""
 
@@ -73,7 +65,7 @@ class ScipyStepper:
         import scipy.integrate  # here, to keep `import natgrad` light
 
         start = y.double().cpu().numpy()
-        solver = getattr(scipy.integrate, _SCIPY[method])
+        solver = getattr(scipy.integrate, SCIPY[method])
         self._solver = solver(numpy_field, 0.0, start, end, rtol=rtol, atol=atol)
         self._dense: Any = None
         self.error = 0.0

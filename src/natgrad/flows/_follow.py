@@ -1,0 +1,151 @@
+"""The loop that every solver of a flow runs in: step, save, ask the stopping rule."""
+
+from abc import ABC, abstractmethod
+from typing import Generic, NamedTuple
+
+from natgrad.errors import (
+    ConvergenceError,
+    NatgradError,
+    NonFiniteError,
+    RankDeficientError,
+    VelocityOverflowError,
+)
+from natgrad.flows._problem import Problem
+from natgrad.flows._recorder import Reached, Recorder
+from natgrad.parametrizations.base import P
+from natgrad.stopping import Rule, Status
+
+_SINGULAR = (RankDeficientError, ConvergenceError)
+_DIVERGED = (VelocityOverflowError, NonFiniteError)
+
+
+class Settings(NamedTuple):
+    """How accurately a flow is integrated, and in which time; None is the solver's own choice."""
+
+    rtol: float | None
+    atol: float
+    log_time: bool | None
+
+
+class Ended(NamedTuple):
+    """Why a path cannot go on."""
+
+    status: Status
+    detail: str
+
+
+class Path(ABC, Generic[P]):
+    """A flow being solved: where it is, and how it takes the next step.
+
+    Attributes:
+        method: What computes it, in words.
+        t: Time reached.
+    """
+
+    method: str
+    t: float
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Do what must be done before the first step."""
+
+    @abstractmethod
+    def step(self) -> Ended | None:
+        """Take one step; return None, or why there is none."""
+
+    @abstractmethod
+    def at(self, t: float) -> P:
+        """Return the parameters at a time within the last step; times must increase."""
+
+    @property
+    @abstractmethod
+    def params(self) -> P:
+        """Return the parameters now."""
+
+    @property
+    @abstractmethod
+    def evaluations(self) -> int:
+        """Return the number of evaluations so far."""
+
+    @property
+    def spent(self) -> int:
+        """Return what counts against `max_evaluations`."""
+        return self.evaluations
+
+    @property
+    @abstractmethod
+    def error(self) -> float:
+        """Return the error estimate so far."""
+
+    def failed(self, error: NatgradError, t: float) -> Ended:
+        """Return what an error at time t means for the trajectory."""
+        if isinstance(error, _SINGULAR):
+            return Ended(Status.SINGULAR, f"a rank is lost near t = {t:.6g}: {error}")
+        return Ended(Status.DIVERGED, f"near t = {t:.6g}: {error}")
+
+
+class Solver(ABC):
+    """A way to solve flows, which says which problems it suits.
+
+    Attributes:
+        name: What `integrate(method=...)` calls it.
+        purpose: What it is for, in words.
+        successor: The solver that takes over under `method="auto"` where this one fails.
+    """
+
+    name: str
+    purpose: str = "any flow"
+    successor: str | None = None
+
+    def suits(self, problem: Problem[P]) -> bool:
+        """Return whether it can solve the problem."""
+        return True
+
+    def preferred(self, problem: Problem[P]) -> bool:
+        """Return whether `method="auto"` should choose it."""
+        return self.suits(problem)
+
+    @abstractmethod
+    def start(
+        self, problem: Problem[P], reached: Reached[P], end: float, settings: Settings
+    ) -> Path[P]:
+        """Return the path that starts where another ended, at time 0 for the first."""
+
+
+def follow(
+    path: Path[P], start: Reached[P], rule: Rule, recorder: Recorder[P], max_evaluations: int
+) -> Reached[P]:
+    """Step until the rule is met or the flow cannot go on; return where it is then."""
+    t, steps, here = start.t, start.steps, start.params
+    lost = False
+    ended = Ended(Status.STALLED, f"gave up after {max_evaluations} evaluations")
+    if t == 0 and not recorder.saved_at(0.0) and (recorder.saves_every_step or recorder.due(0.0)):
+        recorder.save(0.0, here)
+    try:
+        path.begin()
+        while path.spent < max_evaluations:
+            stuck = path.step()
+            if stuck is not None:
+                ended = stuck
+                break
+            for due in recorder.due(path.t):
+                recorder.save(due, path.at(due))
+            t, steps, here = path.t, steps + 1, path.params
+            if recorder.saves_every_step:
+                recorder.save(t, here)
+            if rule.met(recorder.progress(t, steps, here)):
+                ended = Ended(rule.status, f"{rule.reason} at t = {t:.6g}")
+                break
+    except (*_SINGULAR, *_DIVERGED) as error:
+        ended, lost = path.failed(error, t), True
+    return Reached(
+        here,
+        t,
+        steps,
+        path.evaluations,
+        path.method,
+        ended.status,
+        ended.detail,
+        path.error,
+        lost,
+    )

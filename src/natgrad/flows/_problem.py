@@ -1,0 +1,89 @@
+"""What moves along which direction: the problem that descents and flows share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, cast
+
+from torch import Tensor
+
+from natgrad.directions import euclidean, natural
+from natgrad.directions._batch import check_problem
+from natgrad.directions._euclidean import descent
+from natgrad.likelihoods import Likelihood
+from natgrad.parametrizations.base import P, Parametrization, check_same_structure, detach
+
+Direction = Callable[..., Any]
+"""`euclidean`, `natural`, or a function with their arguments."""
+
+
+@dataclass(frozen=True)
+class Problem(Generic[P]):
+    """A direction, a loss, a model, its parameters at time 0 and the data.
+
+    Attributes:
+        direction: What is followed.
+        likelihood: The loss.
+        parametrization: The model.
+        params: Parameters at time 0.
+        batch: Inputs and labels.
+        options: Keywords of the direction.
+    """
+
+    direction: Direction
+    likelihood: Likelihood
+    parametrization: Parametrization[P]
+    params: P
+    batch: tuple[Tensor, Tensor]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def checked(
+        cls,
+        direction: Direction,
+        likelihood: Likelihood,
+        parametrization: Parametrization[P],
+        params: P,
+        batch: tuple[Tensor, Tensor],
+        options: dict[str, Any],
+    ) -> "Problem[P]":
+        """Return the problem after checking that its parts fit together."""
+        params = detach(params)
+        check_problem(likelihood, parametrization, params, batch)
+        return cls(direction, likelihood, parametrization, params, batch, options)
+
+    @property
+    def is_natural(self) -> bool:
+        """Return whether this is natural gradient flow or descent."""
+        return self.direction is natural
+
+    @property
+    def is_euclidean(self) -> bool:
+        """Return whether this is gradient flow or descent."""
+        return self.direction is euclidean
+
+    @property
+    def outputs(self) -> Tensor:
+        """Return the outputs at time 0."""
+        return self.parametrization.predict(self.params, self.batch[0])
+
+    def velocity(self, params: P) -> P:
+        """Return the direction at parameters."""
+        if self.is_euclidean:
+            return descent(self.likelihood, self.parametrization, params, *self.batch)
+        v = self.direction(
+            self.likelihood, self.parametrization, params, self.batch, **self.options
+        )
+        if not self.is_natural:
+            check_same_structure(v, params)
+        return cast(P, v)
+
+    def loss(self, params: P) -> tuple[float, Tensor]:
+        """Return the loss and the outputs at parameters."""
+        outputs = self.parametrization.predict(params, self.batch[0])
+        return float(self.likelihood(outputs, self.batch[1])), outputs
+
+    def slope(self, params: P, v: P) -> float:
+        """Return the derivative of the loss along v."""
+        x, y = self.batch
+        gradient = self.likelihood.gradient(self.parametrization.predict(params, x), y)
+        return float((gradient * self.parametrization.jvp(params, x, v)).sum())

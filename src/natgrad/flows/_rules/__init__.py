@@ -1,0 +1,1 @@
+"""Step rules of `descend`, one per file."""

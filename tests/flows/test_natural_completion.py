@@ -8,7 +8,7 @@ from natgrad.data.completion import low_rank
 from natgrad.errors import InvalidInputError
 from natgrad.flows import Status
 from natgrad.flows._methods.hypothesis_steps import natural_completion
-from natgrad.flows._methods.observed_natural import gauss_newton_completion
+from natgrad.flows._methods.observed_natural import observed_natural_flow
 from natgrad.flows.closed_forms import singular_times
 from tests.helpers import F64, assert_near, generator, positions, randn
 
@@ -135,11 +135,11 @@ def test_bottleneck_that_cannot_follow_is_singular_not_wrong():
 
 
 @pytest.mark.parametrize("depth", [2, 3])
-def test_gauss_newton_follows_the_generic_flow_over_the_batch(depth):
+def test_observed_natural_flow_follows_the_generic_flow_over_the_batch(depth):
     x, y = positions(5, 6, 12, seed=5), randn(12, seed=6)
     product = ng.MatrixProduct(depth)
     w = product.init_gaussian((5, 6), scale=0.5, generator=generator(depth))
-    mine = gauss_newton_completion(w, x, y, rtol=1e-5, train_error=1e-4)
+    mine = observed_natural_flow(w, x, y, rtol=1e-5, train_error=1e-4)
     judge = ng.integrate(
         ng.natural, SUM, product, w, (x, y),
         until=float(mine.times[-1]), fisher_over="batch", rtol=1e-8,
@@ -148,12 +148,12 @@ def test_gauss_newton_follows_the_generic_flow_over_the_batch(depth):
     assert_near(product.hypothesis(mine.final), product.hypothesis(judge.final), 3e-3)
 
 
-def test_gauss_newton_residual_decays_at_unit_rate():
+def test_observed_natural_flow_residual_decays_at_unit_rate():
     problem = low_rank(shape=(20, 20), rank=2, observed=150, seed=0)
     product = ng.MatrixProduct(3)
     w = product.init_gaussian((20, 20), generator=generator(0))
     gap = problem.values - product.hypothesis(w)[problem.observed]
-    flow = gauss_newton_completion(w, problem.positions, problem.values, rtol=1e-3)
+    flow = observed_natural_flow(w, problem.positions, problem.values, rtol=1e-3)
     decades = math.log(0.5 * float(gap.square().sum()) / float(flow.losses[-1]))
     assert decades / (2 * float(flow.times[-1])) == pytest.approx(1.0, rel=0.03)
     assert problem.test_error(product.hypothesis(flow.final)) < 0.5  # not trivial
@@ -168,6 +168,6 @@ def test_bad_input_is_refused_in_a_sentence():
     with pytest.raises(InvalidInputError, match=r"step must be in \(0, 1\]"):
         natural_completion(w, x, y, step=1.5)
     with pytest.raises(InvalidInputError, match="at least two factors"):
-        gauss_newton_completion((torch.ones(8, 8, dtype=F64),), x, y)
+        observed_natural_flow((torch.ones(8, 8, dtype=F64),), x, y)
     with pytest.raises(InvalidInputError, match="rtol in"):
-        gauss_newton_completion(w, x, y, rtol=0.0)
+        observed_natural_flow(w, x, y, rtol=0.0)

@@ -17,7 +17,7 @@ from natgrad.directions import natural
 from natgrad.flows import integrate
 from natgrad.flows._methods.completion import completion_flow
 from natgrad.flows._methods.hypothesis_steps import natural_completion
-from natgrad.flows._methods.observed_natural import gauss_newton_completion
+from natgrad.flows._methods.observed_natural import observed_natural_flow
 from natgrad.likelihoods import Gaussian
 from natgrad.limits._nuclear_norm import nuclear_norm
 from natgrad.parametrizations import MatrixProduct
@@ -231,7 +231,7 @@ def gauss_newton(config: GaussNewtonConfig) -> Arrays:
     problem, product = config.task.problem(), MatrixProduct(config.depth)
     shape = (config.task.size, config.task.size)
     factors = product.init_gaussian(shape, scale=config.scale, generator=config.task.generator())
-    flow = gauss_newton_completion(factors, problem.positions, problem.values)
+    flow = observed_natural_flow(factors, problem.positions, problem.values)
     beta = product.hypothesis(flow.final)
     return summary(problem, beta) | {
         "converged": np.asarray(flow.status == Status.CONVERGED),

@@ -27,7 +27,7 @@ _DECAY = 0.02  # how far a step may miss e^{−h} times the residual, relative t
 
 
 @torch.no_grad()
-def gauss_newton_completion(
+def observed_natural_flow(
     factors: Factors,
     positions: Tensor,
     values: Tensor,
@@ -64,14 +64,14 @@ def gauss_newton_completion(
         >>> start = product.init_gaussian((3, 3), generator=torch.Generator().manual_seed(0))
         >>> corner = torch.tensor([[0, 0], [0, 1], [1, 0]])
         >>> values = torch.tensor([4.0, 2.0, 2.0]).double()
-        >>> flow = gauss_newton_completion(start, corner, values)
+        >>> flow = observed_natural_flow(start, corner, values)
         >>> flow.status, round(float(product.hypothesis(flow.final)[1, 1]), 1)
         (<Status.CONVERGED: 'converged'>, 1.0)
     """
     check_completion(factors, positions, values)
     if values.dtype != torch.float64 or len(factors) < 2:
         raise InvalidInputError(
-            "gauss_newton_completion takes at least two factors in float64, but got "
+            "observed_natural_flow takes at least two factors in float64, but got "
             f"{len(factors)} in {values.dtype}."
         )
     if not (train_error > 0 and 0 < rtol < 1 and max_steps > 0):

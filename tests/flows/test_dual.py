@@ -7,6 +7,7 @@ import natgrad as ng
 from natgrad.data.separable import sparse_gaussian
 from natgrad.flows._methods.dual import DualFlow
 from natgrad.flows._methods.dual_layers import Layers
+from natgrad.stopping import Status
 from tests.cases import randn
 
 
@@ -144,3 +145,27 @@ def test_rows_left_out_come_back() -> None:
         until=1e8, method="lsoda", rtol=1e-9,
     )  # fmt: skip
     assert float((flow.w - everyone.final).norm() / everyone.final.norm()) < 1e-3
+
+
+@pytest.mark.parametrize("size", [1.0, 1e50])
+def test_a_flow_at_its_finite_optimum_waits_for_the_end(size) -> None:
+    """At 1e100 times the time in which it converges, only rounding is left of the gradient."""
+    draw = randn(0)
+    x, y = size * draw(20, 5), torch.sign(draw(20))
+    start = torch.zeros(5, dtype=torch.float64)
+    args = (ng.euclidean, ng.Bernoulli(), ng.Direct(), start, (x, y))
+    path = ng.integrate(*args, until=1e100 / size**2, max_evaluations=2000)
+    assert path.status == Status.TIME_REACHED, path.detail
+    early = ng.integrate(*args, until=1e6 / size**2)
+    assert torch.allclose(path.final, early.final, rtol=1e-9)
+
+
+def test_inputs_too_large_for_their_squares_stall_with_a_sentence() -> None:
+    draw = randn(0)
+    x, y = 1e150 * draw(20, 5), torch.sign(draw(20))
+    start = torch.zeros(5, dtype=torch.float64)
+    path = ng.integrate(
+        ng.euclidean, ng.Bernoulli(), ng.Direct(), start, (x, y), until=5.0, max_evaluations=2000
+    )
+    assert path.status == Status.STALLED
+    assert "about one" in path.detail

@@ -31,6 +31,7 @@ _FEEDBACK = 0.1  # of rtol: change of margins that columns left out may make wit
 _STABLE = 0.02  # eigenvalue times step up to which a column may be left out
 _EVEN = 0.01  # ratio of the median to the largest dβ/dz above which no column is looked at apart
 _REGATHER = 0.7  # gather anew once this fraction of what was gathered is wanted
+_SMALLEST, _LARGEST = 1e-70, 1e70  # sizes of inputs whose squares are well within every dtype
 _IMPLICIT = 512  # shorter side up to which an implicit step may pay
 _IMBALANCE = 0.1  # error of margins after which rows that hold each other would first swing back
 
@@ -85,7 +86,7 @@ class DualFlow:
     Args:
         x: Signed inputs X̃ = y ⊙ X, shape `(n, d)`.
         w: Layers at time 0, shape `(L, d)`.
-        scale: Factor of one datum in the loss, 1/n or 1.
+        scale: Factor of one sample in the loss, 1/n or 1.
         rtol: Relative accuracy of β and of the layers per step.
     """
 
@@ -124,14 +125,14 @@ class DualFlow:
         speed = self.layers.speed(self.v)
         velocity = speed * self._rate
         if self._stands(velocity, end):
-            self.previous, self.t, self._last = self.t, end, None
-            self.steps += 1
-            return None
+            return self._rest(end)
         self._part = self._choose(sigma, speed, velocity)
         stretch = self._stretch(sigma, speed, velocity)
         for _ in range(60):
             limit = math.log1p((end - self.t) / stretch.theta)
             h = min(limit, 1e-2 if self._dt is None else math.log1p(self._dt / stretch.theta))
+            if self.t + stretch.theta * math.expm1(h) == self.t:
+                break
             taken = self._attempt(stretch, h, speed)
             if taken is None:  # columns left out have moved the margins
                 self._part = self._everything
@@ -144,7 +145,17 @@ class DualFlow:
                 self._accept(taken, stretch.theta, h, end if h == limit else None)
                 self.error += self.rtol * error
                 return None
-        return "the step size fell below what the dtype resolves"
+            if self._is_rounding(sigma):
+                return self._rest(end)
+        said = "the step size fell below what the dtype resolves"
+        if not _SMALLEST < self._size < _LARGEST:
+            said += f": inputs of size {self._size:.0e} need units in which they are about one"
+        return said
+
+    def _rest(self, end: float) -> None:
+        """Wait until `end` without moving."""
+        self.previous, self.t, self._last = self.t, end, None
+        self.steps += 1
 
     def _accept(self, taken: _Taken, theta: float, h: float, end: float | None) -> None:
         f0, f1 = theta * self._rate, (theta * math.exp(h)) * taken.rate
@@ -169,6 +180,11 @@ class DualFlow:
         size = torch.linalg.vector_norm(self.layers.beta(self.v))
         moved = torch.linalg.vector_norm(velocity) * (end - self.t)
         return bool(moved <= 0.1 * self.rtol * size)
+
+    def _is_rounding(self, sigma: Tensor) -> bool:
+        """Return whether the gradient is zero but for rounding: β is at a finite optimum."""
+        each = 4 * torch.finfo(self.x.dtype).eps * self.scale * (self.x.abs().mT @ sigma)
+        return bool((self._rate.abs() <= each).all())
 
     def _choose(self, sigma: Tensor, speed: Tensor, velocity: Tensor) -> _Part:
         """Return the rows with weight and the columns that feed back on the margins."""

@@ -31,7 +31,6 @@ _FEEDBACK = 0.1  # of rtol: change of margins that columns left out may make wit
 _STABLE = 0.02  # eigenvalue times step up to which a column may be left out
 _EVEN = 0.01  # ratio of the median to the largest dβ/dz above which no column is looked at apart
 _REGATHER = 0.7  # gather anew once this fraction of what was gathered is wanted
-_SMALLEST, _LARGEST = 1e-70, 1e70  # sizes of inputs whose squares are well within every dtype
 _IMPLICIT = 512  # shorter side up to which an implicit step may pay
 _IMBALANCE = 0.1  # error of margins after which rows that hold each other would first swing back
 
@@ -125,7 +124,8 @@ class DualFlow:
         speed = self.layers.speed(self.v)
         velocity = speed * self._rate
         if self._stands(velocity, end):
-            return self._rest(end)
+            self._rest(end)
+            return None
         self._part = self._choose(sigma, speed, velocity)
         stretch = self._stretch(sigma, speed, velocity)
         for _ in range(60):
@@ -146,11 +146,9 @@ class DualFlow:
                 self.error += self.rtol * error
                 return None
             if self._is_rounding(sigma):
-                return self._rest(end)
-        said = "the step size fell below what the dtype resolves"
-        if not _SMALLEST < self._size < _LARGEST:
-            said += f": inputs of size {self._size:.0e} need units in which they are about one"
-        return said
+                self._rest(end)
+                return None
+        return "the step size fell below what the dtype resolves"
 
     def _rest(self, end: float) -> None:
         """Wait until `end` without moving."""
@@ -222,7 +220,7 @@ class DualFlow:
         part, weight = self._part, sigma * torch.sigmoid(self.u)
         weight, x = weight[part.rows], part.x
         drift = float(weight @ (x @ velocity[part.columns]))
-        theta = min(float(sigma.sum()) / drift, 1e30) if drift > 0 else 1e30
+        theta = min(float(sigma.sum()) / drift, 1e290) if drift > 0 else 1e30
         root = torch.sqrt(speed[part.columns])
         start = root * (self._rate[part.columns] + 1e-12)
         # Columns that come back were left out of the last iteration, perhaps all that it found.

@@ -1,7 +1,9 @@
 """The solver for gradient flow of diagonal networks on logistic loss, in dual variables."""
 
+import math
 from typing import Generic, cast
 
+import torch
 from torch import Tensor
 
 from natgrad.flows._follow import Ended, Path, Settings, Solver
@@ -38,7 +40,11 @@ class DualSolver(Solver):
 
 
 class _DualPath(Path[P], Generic[P]):
-    """A `DualFlow` whose layers have the shape of the parameters."""
+    """A `DualFlow` whose layers have the shape of the parameters.
+
+    Inputs whose squares would leave the range of their dtype are measured in other units: X/c^L,
+    layers c w and time c² t follow the same flow. c is a power of two, so nothing is rounded.
+    """
 
     method = "dual variables, Runge–Kutta–Chebyshev"
 
@@ -46,30 +52,37 @@ class _DualPath(Path[P], Generic[P]):
         x, y = problem.batch
         signs = problem.likelihood.prepare(problem.outputs, y)[1]
         w = cast(Tensor, problem.params)
+        layers = w.reshape(-1, x.shape[1])
         self._shape, self._end = w.shape, end
-        layers, scale = w.reshape(-1, x.shape[1]), problem.likelihood.scale(len(x))
-        self._flow = DualFlow(signs * x, layers, scale, rtol=rtol)
+        self._unit = _unit(x, len(layers), end)
+        signed, scale = signs * (x / self._unit ** len(layers)), problem.likelihood.scale(len(x))
+        self._flow = DualFlow(signed, layers * self._unit, scale, rtol=rtol)
         self.t = 0.0
+
+    def _inner(self, t: float) -> float:
+        """Return the flow's time."""
+        return t * self._unit**2
 
     def begin(self) -> None:
         """Do nothing: the flow has evaluated its first gradient."""
 
     def step(self) -> Ended | None:
         """Take one step; return None, or why there is none."""
-        failure = self._flow.step(self._end)
+        end = self._inner(self._end)
+        failure = self._flow.step(end)
         if failure is not None:
             return Ended(Status.STALLED, f"at t = {self.t:.6g}: {failure}")
-        self.t = self._flow.t
+        self.t = self._end if self._flow.t >= end else self._flow.t / self._unit**2
         return None
 
     def at(self, t: float) -> P:
         """Return the parameters at a time within the last step."""
-        return cast(P, self._flow.at(t).reshape(self._shape))
+        return cast(P, self._flow.at(self._inner(t)).reshape(self._shape) / self._unit)
 
     @property
     def params(self) -> P:
         """Return the parameters now."""
-        return cast(P, self._flow.w.reshape(self._shape))
+        return cast(P, self._flow.w.reshape(self._shape) / self._unit)
 
     @property
     def evaluations(self) -> int:
@@ -80,3 +93,12 @@ class _DualPath(Path[P], Generic[P]):
     def error(self) -> float:
         """Return the sum of local error estimates."""
         return self._flow.error
+
+
+def _unit(x: Tensor, depth: int, end: float) -> float:
+    """Return c, the power of two by which layers are multiplied; 1 for inputs of usual size."""
+    size, digits = float(x.abs().max()), math.log2(torch.finfo(x.dtype).max)
+    if size == 0 or abs(math.log2(size)) < digits / 5:
+        return 1.0
+    room = digits - 2 - max(math.log2(end), 0.0) if math.isfinite(end) else digits / 2
+    return 2.0 ** min(round(math.log2(size) / depth), math.floor(room / 2))

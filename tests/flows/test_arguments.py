@@ -46,8 +46,22 @@ def test_a_custom_direction_keeps_its_options():
     assert run(ng.descend, mine, gain=2.0).steps == 2
     with pytest.raises(InvalidInputError, match="Did you mean 'gain'"):
         run(ng.descend, mine, gian=2.0)
-    with pytest.raises(DtypeError, match="direction must be a function"):
-        run(ng.descend, "natural")
+
+
+@pytest.mark.parametrize("caller", [ng.integrate, ng.descend])
+@pytest.mark.parametrize(
+    ("guess", "help_"),
+    [
+        ("natural", "pass the function natgrad.natural,"),
+        ("euclidean", "pass the function natgrad.euclidean,"),
+        ("ngd", "pass the function natgrad.euclidean or natgrad.natural,"),
+    ],
+)
+def test_a_direction_by_name_is_refused_with_the_function_to_pass(caller, guess, help_):
+    with pytest.raises(
+        DtypeError, match=f"direction must be a function, but is '{guess}'; {help_}"
+    ):
+        run(caller, guess)
 
 
 RULES = [

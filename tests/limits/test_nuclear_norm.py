@@ -45,13 +45,13 @@ def test_gap_recomputed_and_value_of_cvxpy(case):
 @pytest.mark.parametrize("n", [1000, 2000])
 def test_size_of_the_paper(n):
     x, values, _ = problem(100, 100, 5, n, seed=1)
-    limit = nuclear_norm(x, values, (100, 100), tolerance=1e-5)
+    limit = nuclear_norm(x, values, (100, 100), rtol=1e-5)
     assert recomputed_gap(x, values, limit) <= 1e-5
 
 
 def test_enough_entries_recover_the_matrix():
     x, values, truth = problem(30, 30, 2, 600, seed=2)
-    assert_near(nuclear_norm(x, values, (30, 30), tolerance=1e-9).solution, truth, 1e-4)
+    assert_near(nuclear_norm(x, values, (30, 30), rtol=1e-9).solution, truth, 1e-4)
 
 
 def test_everything_observed_is_returned():
@@ -88,4 +88,4 @@ def test_repeated_observations_that_agree_are_one():
 def test_too_few_iterations_are_an_error():
     x, values = positions(20, 20, 150, seed=8), randn(150, seed=8)
     with pytest.raises(ConvergenceError, match="iterations"):
-        nuclear_norm(x, values, (20, 20), iterations=20)
+        nuclear_norm(x, values, (20, 20), max_evaluations=20)

@@ -98,7 +98,7 @@ add(
         "beta": real(2),
         "batch": (separable_x(), signs()),
         "times": torch.tensor([0.0, 0.1]).double(),
-        "tolerance": 1e-6,
+        "rtol": 1e-6,
     },
 )
 
@@ -124,7 +124,7 @@ add_method("natgrad.Trajectory.load", lambda: ng.Trajectory, lambda: {"path": sa
 _two = lambda: {"x": separable_x(), "y": signs()}  # noqa: E731
 _under = lambda: {"x": real(2, 3), "y": real(2)}  # noqa: E731
 add(
-    "natgrad.limits.basis_pursuit", ng.limits.basis_pursuit, lambda: {**_under(), "tolerance": 1e-6}
+    "natgrad.limits.basis_pursuit", ng.limits.basis_pursuit, lambda: {**_under(), "rtol": 1e-6}
 )
 add(
     "natgrad.limits.least_squares",
@@ -134,7 +134,7 @@ add(
 add(
     "natgrad.limits.max_margin",
     ng.limits.max_margin,
-    lambda: {**_two(), "p": 2, "starts": 1, "seed": 0, "tolerance": 1e-6},
+    lambda: {**_two(), "p": 2, "starts": 1, "seed": 0, "rtol": 1e-6},
 )
 add("natgrad.limits.natural_flow", ng.limits.natural_flow, lambda: {**_two(), "beta0": real(2)})
 add(
@@ -144,8 +144,8 @@ add(
         "positions": positions(),
         "values": real(3),
         "shape": (2, 2),
-        "tolerance": 1e-3,
-        "iterations": 200,
+        "rtol": 1e-3,
+        "max_evaluations": 200,
     },
 )
 add("natgrad.limits.separability", ng.limits.separability, lambda: {**_two(), "solver": "interior"})

@@ -25,6 +25,13 @@ def check_options(
         ...
         natgrad.errors.InvalidInputError: integrate of euclidean has no option 'rtoll'. Did you ...
     """
+    if isinstance(direction, str):
+        known = {"euclidean": "natgrad.euclidean", "natural": "natgrad.natural"}
+        guess = known.get(direction, "natgrad.euclidean or natgrad.natural")
+        raise DtypeError(
+            f"direction must be a function, but is {describe(direction)}; pass the function "
+            f"{guess}, without quotation marks."
+        )
     function(direction, "direction")
     if isinstance(direction, type):
         raise DtypeError(f"direction must be a function, but is {describe(direction)}.")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import number, same_kind, tensor
+from natgrad._renamed import renamed
 from natgrad.directions._batch import check_problem
 from natgrad.errors import ShapeError
 from natgrad.flows._methods.logistic import LogisticFlow, natural_logits
@@ -29,9 +30,10 @@ __all__ = [
 ]
 
 
+@renamed(tolerance="rtol")
 @torch.no_grad()
 def natural_flow_of_logistic_regression(
-    beta: Tensor, batch: tuple[Tensor, Tensor], times: Tensor, *, tolerance: float = 1e-11
+    beta: Tensor, batch: tuple[Tensor, Tensor], times: Tensor, *, rtol: float = 1e-11
 ) -> Trajectory[Tensor]:
     """Return natural gradient flow of logistic regression at the times, each to full accuracy.
 
@@ -46,7 +48,7 @@ def natural_flow_of_logistic_regression(
         beta: β(0), shape `(d,)`.
         batch: Inputs `(n, d)` and labels ±1.
         times: Increasing times, shape `(m,)`.
-        tolerance: Largest change of a margin in the last Newton step, relative.
+        rtol: Largest change of a margin in the last Newton step, relative.
 
     Returns:
         The trajectory; `error_estimate` is the largest such change at any time, and `evaluations`
@@ -68,9 +70,9 @@ def natural_flow_of_logistic_regression(
     x, y = check_problem(likelihood, Direct(), beta, batch)
     if beta.ndim != 1 or not x.is_floating_point():
         raise ShapeError("logistic regression takes β of shape (d,) and real inputs (n, d).")
-    tolerance = number(tolerance, "tolerance", low=0, low_open=True)
+    rtol = number(rtol, "rtol", low=0, low_open=True)
     times = check_times(times)
-    flow = LogisticFlow(beta, x, likelihood.prepare(x @ beta, y)[1], tolerance)
+    flow = LogisticFlow(beta, x, likelihood.prepare(x @ beta, y)[1], rtol)
     states = torch.stack([flow.at(t) for t in times.tolist()])
     losses = torch.stack([likelihood(x @ state, y) for state in states])
     return Trajectory(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import choice, number
+from natgrad._renamed import renamed
 from natgrad.errors import ConvergenceError, InvalidInputError, RankDeficientError
 from natgrad.limits._inputs import check_design, check_targets
 from natgrad.limits._result import Limit, finish
@@ -70,7 +71,8 @@ def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
     return finish(limit, x, time.perf_counter() - began)
 
 
-def basis_pursuit(x: Tensor, y: Tensor, *, tolerance: float = 1e-9) -> Limit:
+@renamed(tolerance="rtol")
+def basis_pursuit(x: Tensor, y: Tensor, *, rtol: float = 1e-9) -> Limit:
     """Return argmin ‖β‖₁ subject to Xβ = y: the interpolant that depth 2 prefers.
 
     Mehrotra's interior point on the dual, max y·ν subject to |Xᵀν| ≤ 1, then the vertex solved
@@ -80,14 +82,14 @@ def basis_pursuit(x: Tensor, y: Tensor, *, tolerance: float = 1e-9) -> Limit:
     Args:
         x: Inputs, shape `(n, d)`.
         y: Targets, shape `(n,)`.
-        tolerance: Largest certificate accepted.
+        rtol: Largest certificate accepted.
 
     Returns:
         Limit: `value` is ‖β‖₁, `dual` is ν, scaled to ‖Xᵀν‖_∞ = 1.
 
     Raises:
         InvalidInputError: If no β interpolates.
-        ConvergenceError: If the certificate stays above the tolerance.
+        ConvergenceError: If the certificate stays above `rtol`.
 
     Example:
         >>> x = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
@@ -95,7 +97,7 @@ def basis_pursuit(x: Tensor, y: Tensor, *, tolerance: float = 1e-9) -> Limit:
         [0.0, 0.5]
     """
     began = time.perf_counter()
-    tolerance = number(tolerance, "tolerance", low=0)
+    rtol = number(rtol, "rtol", low=0)
     a, f = check_design(x), check_targets(y, x)
     require_finite(f, "y")
     unit, _ = unit_columns(a)
@@ -114,7 +116,7 @@ def basis_pursuit(x: Tensor, y: Tensor, *, tolerance: float = 1e-9) -> Limit:
         return finish(zero, x, time.perf_counter() - began)
     rows, goal = (a, f) if rank == len(a) else (left.mT @ a, left.mT @ f)  # independent rows
     b, nu = one_norm_equal(rows, goal)
-    limit = _pursuit(a, f, b, nu if rank == len(a) else left @ nu, tolerance)
+    limit = _pursuit(a, f, b, nu if rank == len(a) else left @ nu, rtol)
     assert limit.dual is not None
     limit = replace(
         limit,
@@ -125,15 +127,15 @@ def basis_pursuit(x: Tensor, y: Tensor, *, tolerance: float = 1e-9) -> Limit:
     return finish(limit, x, time.perf_counter() - began)
 
 
-def _pursuit(a: Tensor, f: Tensor, b: Tensor, nu: Tensor, tolerance: float) -> Limit:
+def _pursuit(a: Tensor, f: Tensor, b: Tensor, nu: Tensor, rtol: float) -> Limit:
     nu = nu / float((a.mT @ nu).abs().max())
     norm = float(b.abs().sum())
     miss = float((a @ b - f).norm()) / float(f.norm())
     certificate = max(0.0, 1 - float(f @ nu) / norm) + miss
-    if not certificate <= tolerance:
+    if not certificate <= rtol:
         raise ConvergenceError(
             f"basis pursuit was solved only to {certificate:.1e} relative. Rescale features to "
-            "comparable sizes, or raise the tolerance."
+            "comparable sizes, or raise rtol."
         )
     name, solver = "relative duality gap", "interior point, vertex"
     return Limit(b, norm, certificate, name, solver, dual=nu, basis=b.nonzero()[:, 0])

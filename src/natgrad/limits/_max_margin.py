@@ -7,6 +7,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from natgrad._checks import describe, integer, number
+from natgrad._renamed import renamed
 from natgrad.errors import ConvergenceError, UnsupportedError
 from natgrad.limits._inputs import signed_rows
 from natgrad.limits._result import Limit, finish
@@ -25,8 +26,9 @@ _INSTEAD = {
 }
 
 
+@renamed(tolerance="rtol")
 def max_margin(
-    x: Tensor, y: Tensor, p: float = 2, *, starts: int = 4, seed: int = 0, tolerance: float = 1e-9
+    x: Tensor, y: Tensor, p: float = 2, *, starts: int = 4, seed: int = 0, rtol: float = 1e-9
 ) -> Limit:
     """Return argmin ‖β‖_p subject to yₙ xₙ·β ≥ 1: where gradient flow of depth L = 2/p tends.
 
@@ -47,7 +49,7 @@ def max_margin(
         p: 2, 1, or a number in (0, 1), e.g. 2/L for depth L.
         starts: Starts for p < 1: the ℓ1 solution, the ℓ2 solution, then random weights.
         seed: Seed of the random starts.
-        tolerance: Largest certificate accepted.
+        rtol: Largest certificate accepted.
 
     Returns:
         Limit: `value` is the margin min yₙ xₙ·β / ‖β‖_p, `basis` the support vectors, `dual` is λ
@@ -56,7 +58,7 @@ def max_margin(
     Raises:
         UnsupportedError: If p is not 1, 2 or in (0, 1).
         SeparabilityError: If the data are quasi-separable or not separable.
-        ConvergenceError: If the certificate stays above the tolerance.
+        ConvergenceError: If the certificate stays above `rtol`.
 
     Example:
         >>> import torch
@@ -72,20 +74,20 @@ def max_margin(
     _check_power(p)
     starts = integer(starts, "starts", low=1)
     seed = integer(seed, "seed")
-    tolerance = number(tolerance, "tolerance", low=0)
+    rtol = number(rtol, "rtol", low=0)
     a, size = unit_size(a)
     limit, gap = _attempt(a, p, starts, seed, None)
-    if gap > tolerance:
+    if gap > rtol:
         found = separate(a)
         if found.kind != "separable":
             raise refuse(found, f"the ℓ_{p:g} max margin", _INSTEAD)
         inside = 2 * found.direction / float((a @ found.direction).min())
         limit, gap = _attempt(a, p, starts, seed, inside)
-        if limit is None or gap > tolerance:
+        if limit is None or gap > rtol:
             raise ConvergenceError(
                 f"the ℓ_{p:g} max margin was found only to a relative gap of {gap:.1e}: the data "
                 f"are separable, but by a margin of {found.margin:.1e} only. Rescale features to "
-                "comparable sizes, or raise the tolerance."
+                "comparable sizes, or raise rtol."
             )
     assert limit is not None
     assert limit.dual is not None

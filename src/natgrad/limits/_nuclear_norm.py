@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import dense, describe, integer, number, tensor
+from natgrad._renamed import renamed
 from natgrad.errors import ConvergenceError, DeviceError, DtypeError, InvalidInputError, ShapeError
 from natgrad.limits._result import Limit, finish
 from natgrad.limits._solvers.scaling import scaled, unit_size
@@ -22,18 +23,19 @@ _MEMORY = 8
 _BALANCE = frozenset((10, 20, 30, 45, 60, 80, 110, 150))
 
 
+@renamed(tolerance="rtol", iterations="max_evaluations")
 def nuclear_norm(
     positions: Tensor,
     values: Tensor,
     shape: tuple[int, int],
     *,
-    tolerance: float = 1e-6,
-    iterations: int = 10_000,
+    rtol: float = 1e-6,
+    max_evaluations: int = 10_000,
 ) -> Limit:
     """Return argmin ‖B‖_* subject to B = values at the observed positions, met exactly.
 
     Douglas–Rachford splitting (over-relaxed; the penalty balanced in the first iterations) with
-    Anderson acceleration, one singular value decomposition an iteration. Every matrix Y that is
+    Anderson acceleration, one singular value decomposition per iteration. Every matrix Y that is
     zero outside the observed positions bounds the optimum, ⟨Y, B⟩ / ‖Y‖₂ ≤ ‖B‖_*; the splitting
     has such a Y at hand, and stops when the relative gap between both sides is small.
 
@@ -41,14 +43,14 @@ def nuclear_norm(
         positions: Rows and columns of the observed entries, integers, shape `(n, 2)`.
         values: Their values, float32 or float64, shape `(n,)`.
         shape: Shape of B.
-        tolerance: Relative duality gap at which to stop.
-        iterations: Most iterations.
+        rtol: Relative duality gap at which to stop.
+        max_evaluations: Most iterations.
 
     Returns:
         Limit: `value` is ‖B‖_*, `dual` is Y with ‖Y‖₂ ≤ 1, `certificate` the relative gap.
 
     Raises:
-        ConvergenceError: If the gap stays above the tolerance.
+        ConvergenceError: If the gap stays above `rtol`.
 
     Example:
         >>> corners = torch.tensor([[0, 0], [0, 1], [1, 0]])
@@ -57,8 +59,8 @@ def nuclear_norm(
         [[1.0, 0.5], [0.5, 0.25]]
     """
     began = time.perf_counter()
-    tolerance = number(tolerance, "tolerance", low=0)
-    iterations = integer(iterations, "iterations", low=1)
+    rtol = number(rtol, "rtol", low=0)
+    max_evaluations = integer(max_evaluations, "max_evaluations", low=1)
     target, observed = _check(positions, values, shape)
     target, power = unit_size(target)
     size = float(torch.linalg.matrix_norm(target, 2))
@@ -66,11 +68,11 @@ def nuclear_norm(
         zero = Limit(target, 0.0, 0.0, "relative duality gap", "zero", dual=target)
         return finish(zero, values, time.perf_counter() - began)
     state = _Splitting(target / size, observed)
-    b, dual, gap = state.run(tolerance, iterations)
-    if gap > tolerance:
+    b, dual, gap = state.run(rtol, max_evaluations)
+    if gap > rtol:
         raise ConvergenceError(
             f"the completion of least nuclear norm was found only to a relative gap of {gap:.1e} "
-            f"in {iterations} iterations. Raise tolerance (now {tolerance:g}) or iterations."
+            f"in {max_evaluations} iterations. Raise rtol (now {rtol:g}) or max_evaluations."
         )
     exact = torch.where(observed, target, size * b)
     value = scaled(float(torch.linalg.svdvals(exact).sum()), power)
@@ -92,11 +94,11 @@ class _Splitting:
     observed: Tensor
     gamma: float = 0.3
 
-    def run(self, tolerance: float, iterations: int) -> tuple[Tensor, Tensor, float]:
+    def run(self, rtol: float, max_evaluations: int) -> tuple[Tensor, Tensor, float]:
         """Return the best completion, its dual and their relative gap."""
         z, memory, previous = self.target, _Anderson(), self.target
         best = self.target, self.target, math.inf
-        for k in range(iterations):
+        for k in range(max_evaluations):
             b = torch.where(self.observed, self.target, z)
             low = _shrink(2 * b - z, self.gamma)
             change = low - b
@@ -107,7 +109,7 @@ class _Splitting:
             if k % 10 == 9:
                 dual, gap = self._certificate(b, z)
                 best = (b, dual, gap) if gap < best[2] else best
-                if gap <= tolerance:
+                if gap <= rtol:
                     break
             previous = b
             z = memory.next(z + _RELAXATION * change, _RELAXATION * change)

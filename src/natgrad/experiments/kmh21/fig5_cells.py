@@ -131,7 +131,7 @@ def nuclear(config: NuclearConfig) -> Arrays:
     """Solve for it, with its certificate."""
     problem = config.task.problem()
     shape = (config.task.size, config.task.size)
-    limit = nuclear_norm(problem.positions, problem.values, shape, tolerance=config.tolerance)
+    limit = nuclear_norm(problem.positions, problem.values, shape, rtol=config.tolerance)
     return summary(problem, limit.solution) | {"gap": np.asarray(limit.certificate)}
 
 

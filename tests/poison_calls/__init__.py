@@ -15,7 +15,6 @@ RECORDS = {
     "natgrad.data.separable.Separable",
     "natgrad.data.tables.Labelled",
     "natgrad.data.teachers.Regression",
-    "natgrad.data.text.Text",
     "natgrad.data.triples.Table",
     "natgrad.data.triples.Triples",
     "natgrad.diagnostics.SupportRecovery",
@@ -32,7 +31,6 @@ RECORDS = {
 # Calls that no argument makes valid here: a group is refused always, and the files are not there.
 REFUSES = {
     "natgrad.NGD.add_param_group",
-    "natgrad.data.fashion.load",
     "natgrad.data.mnist.load",
 }
 

@@ -123,9 +123,7 @@ add_method("natgrad.Trajectory.load", lambda: ng.Trajectory, lambda: {"path": sa
 
 _two = lambda: {"x": separable_x(), "y": signs()}  # noqa: E731
 _under = lambda: {"x": real(2, 3), "y": real(2)}  # noqa: E731
-add(
-    "natgrad.limits.basis_pursuit", ng.limits.basis_pursuit, lambda: {**_under(), "rtol": 1e-6}
-)
+add("natgrad.limits.basis_pursuit", ng.limits.basis_pursuit, lambda: {**_under(), "rtol": 1e-6})
 add(
     "natgrad.limits.least_squares",
     ng.limits.least_squares,

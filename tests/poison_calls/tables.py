@@ -6,12 +6,11 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import torch
 
 import natgrad as ng
 from natgrad import data
 from natgrad.data import _files as files
-from natgrad.data import fashion, mnist, separable, tables, teachers, text, triples
+from natgrad.data import mnist, separable, tables, teachers, triples
 from natgrad.data.completion import low_rank
 from tests.poison_calls.common import (
     add,
@@ -124,13 +123,6 @@ add(
     "natgrad.data.mnist.parse_idx",
     mnist.parse_idx,
     lambda: {"data": bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9])},
-)
-add("natgrad.data.fashion.load", fashion.load, lambda: {"folder": FOLDER})
-add("natgrad.data.text.encode", text.encode, lambda: {"text": "abba"})
-add(
-    "natgrad.data.text.windows",
-    text.windows,
-    lambda: {"tokens": torch.arange(6), "length": 2, "stride": 2},
 )
 for _method in ("digest_of", "existing", "csv_lines"):
     add(

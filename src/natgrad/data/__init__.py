@@ -4,9 +4,6 @@
 - `completion`: low-rank matrices seen in part, [KMH21] Figures 3 and 5.
 - `teachers`: regression on random deep linear networks, [BLH18] Figure 1A–C.
 - `mnist`: handwritten digits, [BLH18] Figure 1D.
-- `fashion`, `text`, `shipped`: small pictures of clothes, the text behind Python's `help()`, tables
-  that scikit-learn ships; for the race against other optimizers.
-- `files`: CSV and Parquet, before anything is known of their columns.
 - `tables`: CSV and Parquet files with a column of labels.
 - `triples`: tables of (row, column, value).
 """

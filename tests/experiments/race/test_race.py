@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from natgrad import cli
-from natgrad.data import shipped
 from natgrad.errors import InvalidInputError
+from natgrad.experiments._data import shipped
 from natgrad.experiments.race import RACE, Race, experiment, kfac_jax, problems
 from natgrad.experiments.race import contestants as field
 from natgrad.experiments.race.ours import natural

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import Linear, Module, Sequential, Tanh
 
-from natgrad.data import mnist, shipped
+from natgrad.data import mnist
+from natgrad.experiments._data import shipped
 from natgrad.experiments.blh18 import contest
 from natgrad.experiments.blh18.contest import Contestant, Rule, Step
 from natgrad.lab._environment import cores

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import cross_entropy, mse_loss
 
-from natgrad.data import fashion, mnist, shipped, text
+from natgrad.data import mnist
 from natgrad.errors import InvalidInputError
+from natgrad.experiments._data import fashion, shipped, text
 from natgrad.experiments.race import networks
 
 AUTOENCODER = (784, 400, 200, 100, 50, 100, 200, 400, 784)

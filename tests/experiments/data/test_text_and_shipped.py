@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from natgrad.data import shipped, text
 from natgrad.errors import InvalidInputError
+from natgrad.experiments._data import shipped, text
 
 
 def test_a_text_comes_back():

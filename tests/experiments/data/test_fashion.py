@@ -6,7 +6,7 @@ import hashlib
 import pytest
 import torch
 
-from natgrad.data import fashion
+from natgrad.experiments._data import fashion
 
 
 def idx(tensor: torch.Tensor) -> bytes:

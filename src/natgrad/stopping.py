@@ -8,7 +8,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from natgrad._checks import instance, integer, number
+from natgrad._checks import function, instance, integer, number
 from natgrad.parametrizations.base import Params, flatten
 
 __all__ = [
@@ -25,7 +25,12 @@ __all__ = [
 
 
 class Status(StrEnum):
-    """Why a trajectory ended."""
+    """Why a trajectory ended.
+
+    Example:
+        >>> Status.STALLED.value
+        'stalled'
+    """
 
     CONVERGED = "converged"
     TIME_REACHED = "time reached"
@@ -47,6 +52,12 @@ class Progress:
         labels: Their labels.
         started: Wall clock at the start.
         memory: What rules remember from call to call, by rule.
+
+    Example:
+        >>> one = torch.ones(1)
+        >>> progress = Progress(2.0, 1, 0.1, one, one, one, started=0.0)
+        >>> time_reached(1.0).met(progress)
+        True
     """
 
     t: float
@@ -68,12 +79,24 @@ class Rule:
         reason: The rule in words.
         status: How the trajectory is marked if the rule ends it.
         until: A time past which the rule lets no run go.
+
+    Example:
+        >>> small = Rule(lambda progress: bool(progress.params.norm() < 1e-3), "small parameters")
+        >>> (small | time_reached(10.0)).reason
+        'small parameters or time 10 reached'
     """
 
     met: Callable[[Progress], bool]
     reason: str
     status: Status = Status.CONVERGED
     until: float = float("inf")
+
+    def __post_init__(self) -> None:
+        """Refuse what would fail long after the rule is made."""
+        function(self.met, "what says whether to stop")
+        instance(self.reason, "the reason to stop", str)
+        instance(self.status, "the status of a rule", Status)
+        number(self.until, "the last time of a rule", low=0, low_open=True, infinite=True)
 
     def __or__(self, other: "Rule") -> "Rule":
         """Return a rule that stops as soon as either does."""
@@ -110,7 +133,12 @@ def loss_below(bound: float) -> Rule:
 
 
 def margin_above(bound: float) -> Rule:
-    """Stop when every training margin y·s exceeds `bound` (labels ±1)."""
+    """Stop when every training margin y·s exceeds `bound` (labels ±1).
+
+    Example:
+        >>> margin_above(2.0).reason
+        'margins above 2'
+    """
     bound = number(bound, "the bound of margin_above")
 
     def met(p: Progress) -> bool:
@@ -120,21 +148,35 @@ def margin_above(bound: float) -> Rule:
 
 
 def time_reached(t: float) -> Rule:
-    """Stop at time t."""
+    """Stop at time t.
+
+    Example:
+        >>> time_reached(1e6).status
+        <Status.TIME_REACHED: 'time reached'>
+    """
     t = number(t, "the final time", low=0, low_open=True)
     return Rule(lambda p: p.t >= t, f"time {t:g} reached", Status.TIME_REACHED, t)
 
 
 def steps_reached(n: int) -> Rule:
-    """Stop after n steps."""
+    """Stop after n steps.
+
+    Example:
+        >>> steps_reached(100).reason
+        '100 steps'
+    """
     n = integer(n, "the number of steps", low=0)
     return Rule(lambda p: p.steps >= n, f"{n} steps", Status.TIME_REACHED)
 
 
 def direction_settled(tolerance: float) -> Rule:
-    """Stop when the normalised parameters change by at most `tolerance` per unit of log time.
+    """Stop when the normalized parameters change by at most `tolerance` per unit of log time.
 
     Separable data send parameters to infinity: their direction converges, they do not.
+
+    Example:
+        >>> direction_settled(1e-3).reason
+        'direction settled to 0.001'
     """
     tolerance = number(tolerance, "the tolerance of direction_settled", low=0)
     key = id(object())
@@ -155,7 +197,12 @@ def direction_settled(tolerance: float) -> Rule:
 
 
 def wall_clock(seconds: float) -> Rule:
-    """Stop after so many seconds of wall-clock time."""
+    """Stop after so many seconds of wall-clock time.
+
+    Example:
+        >>> wall_clock(60.0).reason
+        '60 s of wall clock'
+    """
     seconds = number(seconds, "the seconds of wall_clock", low=0)
     return Rule(
         lambda p: time.perf_counter() - p.started >= seconds,

@@ -26,6 +26,7 @@ RECORDS = {
     "natgrad.optim.Diagnosis",
     "natgrad.optim.StepStatistics",
     "natgrad.parametrizations.Design",
+    "natgrad.stopping.Progress",
 }
 
 # Calls that no argument makes valid here: a group is refused always, and the files are not there.

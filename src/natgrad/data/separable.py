@@ -8,6 +8,8 @@ from torch import Tensor
 
 from natgrad._checks import integer
 
+__all__ = ["Separable", "planar", "sparse_gaussian"]
+
 
 @dataclass(frozen=True, eq=False)
 class Separable:

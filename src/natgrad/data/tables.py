@@ -14,10 +14,13 @@ from natgrad._checks import describe, instance
 from natgrad.data._files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import DtypeError, InvalidInputError, LabelError
 
+__all__ = ["Columns", "Floats", "Labelled", "as_label", "labelled", "matching", "read_columns"]
+
 Columns = Mapping[str, Sequence[Any]]
 """A table as read: columns by name, all of one length."""
 
 Floats = npt.NDArray[np.float64]
+"""An array of real numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +33,11 @@ class Labelled:
         y: −1 for the first class, +1 for the second, shape `(n,)`.
         classes: The labels of the two classes.
         notes: Sentences on what was left out.
+
+    Example:
+        >>> table = labelled({"age": [30, 31, 50, 60], "ill": ["no", "no", "yes", "yes"]}, "ill")
+        >>> table.y.tolist()
+        [-1.0, -1.0, 1.0, 1.0]
     """
 
     names: tuple[str, ...]

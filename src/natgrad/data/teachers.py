@@ -12,6 +12,8 @@ from natgrad._checks import describe, integer, integers, number, tensor
 from natgrad._checks import generator as check_generator
 from natgrad.errors import DtypeError, InvalidInputError
 
+__all__ = ["Regression", "correlated_inputs", "gaussian_factors", "orthogonal_factors", "teach"]
+
 
 @dataclass(frozen=True)
 class Regression:
@@ -24,6 +26,11 @@ class Regression:
         test_targets: As for training.
         floor: The smallest expected ½|y − f(x)|², that of the teacher: half the noise's variance
             times the number of outputs.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> Regression(one, one, one, one, floor=0.0).train_inputs.shape
+        torch.Size([1, 1])
     """
 
     train_inputs: Tensor
@@ -52,7 +59,16 @@ def correlated_inputs(n: int, width: int, generator: torch.Generator) -> Tensor:
 
 
 def gaussian_factors(widths: Sequence[int], generator: torch.Generator) -> tuple[Tensor, ...]:
-    """Return W₁ … W_L of Gaussian entries with variance 1/fan-in."""
+    """Return W₁ … W_L of Gaussian entries with variance 1/fan-in.
+
+    Args:
+        widths: n₀ … n_L, from inputs to outputs.
+        generator: Source of the entries.
+
+    Example:
+        >>> [tuple(w.shape) for w in gaussian_factors((4, 3, 2), torch.Generator().manual_seed(0))]
+        [(3, 4), (2, 3)]
+    """
     widths = _checked(widths, generator)
     return tuple(
         torch.randn(out, into, dtype=torch.float64, generator=generator) / math.sqrt(into)
@@ -61,7 +77,17 @@ def gaussian_factors(widths: Sequence[int], generator: torch.Generator) -> tuple
 
 
 def orthogonal_factors(widths: Sequence[int], generator: torch.Generator) -> tuple[Tensor, ...]:
-    """Return W₁ … W_L with orthonormal rows or columns, whichever are fewer, at random."""
+    """Return W₁ … W_L with orthonormal rows or columns, whichever are fewer, at random.
+
+    Args:
+        widths: n₀ … n_L, from inputs to outputs.
+        generator: Source of the entries.
+
+    Example:
+        >>> (w,) = orthogonal_factors((4, 2), torch.Generator().manual_seed(0))
+        >>> torch.allclose(w @ w.mT, torch.eye(2).double())
+        True
+    """
     widths = _checked(widths, generator)
     factors = []
     for into, out in pairwise(widths):
@@ -102,6 +128,13 @@ def teach(
     Raises:
         InvalidInputError: If the noise is negative, there are no examples, or the factors do not
             chain.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> teacher = gaussian_factors((4, 3, 2), generator)
+        >>> problem = teach(teacher, generator, examples=50, tests=10)
+        >>> problem.train_targets.shape, problem.floor
+        (torch.Size([50, 2]), 1e-06)
     """
     noise = number(noise, "noise", low=0)
     examples, tests = integer(examples, "examples", low=1), integer(tests, "tests", low=1)

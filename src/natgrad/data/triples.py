@@ -18,6 +18,8 @@ from natgrad._checks import dense, describe, instance
 from natgrad.data._files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import DtypeError, InvalidInputError
 
+__all__ = ["Table", "Triples", "index_table", "make_table", "read_table", "within"]
+
 _NAMES = ("row", "column", "value")
 
 
@@ -31,6 +33,10 @@ class Table:
         row: Index of each entry's row among the labels.
         column: Index of its column.
         values: Its value, NaN where missing.
+
+    Example:
+        >>> make_table(["ann", "bob"], [1, 1], [1.0, 2.0]).columns
+        ('1',)
     """
 
     rows: tuple[str, ...]
@@ -50,6 +56,10 @@ class Triples:
         positions: Row and column of each entry, each pair once, shape `(n, 2)`.
         values: Values, float64, shape `(n,)`.
         notes: Sentences on what was left out or averaged.
+
+    Example:
+        >>> index_table(make_table(["ann", "bob"], [1, 1], [1.0, 2.0])).shape
+        (2, 1)
     """
 
     rows: tuple[str, ...]

@@ -16,6 +16,8 @@ from natgrad.errors import InvalidInputError
 from natgrad.parametrizations.base import P, Params, leaves, rebuild
 from natgrad.stopping import Status
 
+__all__ = ["Trajectory"]
+
 _FORMAT = "natgrad trajectory 2"
 _WITHOUT_CHECKSUM = "natgrad trajectory 1"  # what natgrad 0.1 wrote
 

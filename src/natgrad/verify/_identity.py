@@ -20,6 +20,11 @@ class Identity:
         source: Where it is printed.
         tolerance: Largest residual at which the claim holds.
         residual: Computes the residual, a non-negative number.
+
+    Example:
+        >>> claim = Identity("one", "1 = 1", "arithmetic", 1e-12, lambda: 0.0)
+        >>> check(claim).holds
+        True
     """
 
     id: str
@@ -31,7 +36,20 @@ class Identity:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `check` measured of one identity."""
+    """What `check` measured of one identity.
+
+    Attributes:
+        id: As in `Identity`.
+        statement: As in `Identity`, with the error if there was one.
+        residual: What was measured; NaN after an error.
+        tolerance: As in `Identity`.
+        holds: Whether the residual is at most the tolerance.
+        source: As in `Identity`.
+        seconds: Time that the measurement took.
+
+    Example:
+        >>> Outcome("one", "1 = 1", math.nan, 1e-12, False, "arithmetic", 0.0).to_json()["residual"]
+    """
 
     id: str
     statement: str
@@ -85,12 +103,23 @@ def counter(
 
 
 def identities() -> tuple[Identity, ...]:
-    """Return all identities, in the order of the papers."""
+    """Return all identities, in the order of the papers.
+
+    Example:
+        >>> import natgrad.verify
+        >>> len(natgrad.verify.identities()) > 50
+        True
+    """
     return tuple(_REGISTRY)
 
 
 def check(claim: Identity) -> Outcome:
-    """Measure one identity; NaN never holds, and an error counts as NaN and is shown."""
+    """Measure one identity; NaN never holds, and an error counts as NaN and is shown.
+
+    Example:
+        >>> check(Identity("half", "1/2 is small", "nowhere", 0.1, lambda: 0.5)).holds
+        False
+    """
     start = time.perf_counter()
     statement = claim.statement
     try:

@@ -1,1 +1,1 @@
-"""Data that only figures and races use: clothes, the text behind `help()`, scikit-learn's tables."""
+"""Data of single figures and races: clothes, the text behind `help()`, scikit-learn's tables."""

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+import natgrad as ng
 from natgrad.errors import InvalidInputError
 from tests import poison
 from tests.poison import Failure
-from tests.poison_calls import RECORDS, REFUSES, TABLE, hands_on
+from tests.poison_calls import DOCUMENTED, RECORDS, REFUSES, TABLE, hands_on
 
 SECONDS = 120.0
 """Of processor time for all calls."""
@@ -49,7 +50,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
     calls, failures = 0, []
     try:
         for name, make in TABLE.items():
-            n, bad = poison.poison_all(name, make, hands_on=hands_on(name))
+            n, bad = poison.poison_all(
+                name, make, hands_on=hands_on(name), documented=DOCUMENTED.get(name)
+            )
             calls, failures = calls + n, failures + bad
         yield Found(calls, time.process_time() - started, failures)
     finally:
@@ -67,6 +70,12 @@ def test_the_valid_calls_are_valid(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outcome = poison.run(TABLE[name]())
     assert outcome.kind == ("refused" if name in REFUSES else "answered"), outcome
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_answers_that_may_be_nan_are_documented(name):
+    where = ng.Trajectory if name == "natgrad.integrate" else poison.public_callables()[name]
+    assert "NaN" in where.__doc__
 
 
 def test_the_valid_calls_name_every_argument():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import natgrad as ng
-from natgrad.errors import DtypeError, InvalidInputError
+from natgrad.errors import DtypeError, InvalidInputError, NonFiniteError
 from natgrad.flows import armijo, constant, midpoint, normalized
 
 X, Y = torch.eye(2).double(), torch.ones(2).double()
@@ -131,3 +131,27 @@ def test_arguments_of_integrate(options):
 def test_arguments_of_descend(options):
     with pytest.raises(InvalidInputError):
         ng.descend(ng.natural, *ARGS, **{"step": 0.1, "until": 1.0, **options})
+
+
+@pytest.mark.parametrize("index", [2, -3, None, 0.0, "0", [0], torch.tensor([0])])
+def test_a_trajectory_has_no_such_time(index):
+    path = ng.Trajectory(torch.tensor([0.0, 1.0]), torch.eye(2), torch.ones(2))
+    with pytest.raises(InvalidInputError, match="index must be an integer"):
+        path.at(index)
+
+
+@pytest.mark.parametrize("caller", [ng.integrate, ng.descend])
+def test_a_start_whose_loss_overflows_is_refused(caller):
+    args = (ng.Gaussian(), ng.Direct(), torch.full((2,), 1e200, dtype=torch.float64), (X, Y))
+    options = {"step": 0.1} if caller is ng.descend else {}
+    with pytest.raises(NonFiniteError, match="the loss at the start must be finite"):
+        caller(ng.euclidean, *args, until=1.0, **options)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"met": 1}, {"reason": 3}, {"status": "converged"}, {"until": float("nan")}], ids=str
+)
+def test_a_stopping_rule_checks_its_parts(bad):
+    parts = {"met": lambda progress: True, "reason": "at once", **bad}
+    with pytest.raises(InvalidInputError):
+        ng.stopping.Rule(**parts)

@@ -7,6 +7,7 @@ import scipy.optimize
 import torch
 
 import natgrad as ng
+from natgrad.errors import LabelError
 from natgrad.flows.closed_forms import (
     deep_linear_total,
     natural_flow_of_logistic_regression,
@@ -105,3 +106,19 @@ def test_singular_times_are_where_the_determinant_vanishes() -> None:
     for t in times.tolist():
         w = deep_linear_total(total, optimum, t)
         assert float(torch.linalg.svdvals(w).min()) < 1e-10
+
+
+@pytest.mark.parametrize(("small", "large"), [(1e-310, 1.0), (1e-10, 1e300)])
+def test_singular_times_where_the_quotient_overflows(small, large):
+    draw = randn(1)
+    total, other = draw(3, 3), draw(3, 3)
+    plain = singular_times(total, -total + 0.01 * other)
+    assert len(plain) > 0
+    found = singular_times(small * total, large * (-total + 0.01 * other))
+    # log(1 + r/μ) at r = small/large is r/μ, and 1/μ = e^t − 1 at r = 1.
+    assert torch.allclose(found, small / large * torch.expm1(plain), rtol=1e-3, atol=0)
+
+
+def test_labels_of_natural_logits_are_plus_and_minus_one():
+    with pytest.raises(LabelError, match="one is 3"):
+        natural_logits(torch.zeros(2), torch.tensor([1.0, 3.0]), 1.0)

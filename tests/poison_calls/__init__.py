@@ -4,7 +4,17 @@ from tests.poison_calls import models, optimizers, runs, tables
 from tests.poison_calls.common import TABLE
 from tests.poison_calls.models import LIKELIHOODS, MODELS
 
-__all__ = ["RECORDS", "REFUSES", "TABLE", "hands_on", "models", "optimizers", "runs", "tables"]
+__all__ = [
+    "DOCUMENTED",
+    "RECORDS",
+    "REFUSES",
+    "TABLE",
+    "hands_on",
+    "models",
+    "optimizers",
+    "runs",
+    "tables",
+]
 
 # What natgrad makes and hands out. They hold what they are given, so their constructors have
 # nothing to refuse; their methods are in the table.
@@ -33,6 +43,20 @@ RECORDS = {
 REFUSES = {
     "natgrad.NGD.add_param_group",
     "natgrad.data.mnist.load",
+}
+
+
+# Where NaN is the documented answer: places in the result, by poison.
+_SCALAR = {"zeros": {""}}
+DOCUMENTED = {
+    "natgrad.diagnostics.angle": _SCALAR,
+    "natgrad.diagnostics.cosine": _SCALAR,
+    "natgrad.diagnostics.distance_to_limits": {"zeros": {".one"}},
+    "natgrad.diagnostics.effective_rank": _SCALAR,
+    "natgrad.diagnostics.gaussian_accuracy": _SCALAR,
+    "natgrad.diagnostics.margin": _SCALAR,
+    "natgrad.diagnostics.normalized_margins": _SCALAR,
+    "natgrad.integrate": {"huge": {".error_estimate"}, "tiny": {".error_estimate"}},
 }
 
 

@@ -22,7 +22,7 @@ def gaussian_accuracy(beta: Tensor, beta_true: Tensor, covariance: Tensor | None
         covariance: C, positive definite `(d, d)`; None is the identity.
 
     Returns:
-        Tensor: Shape `(…)`; NaN for β = 0.
+        Tensor: Shape `(…)`; NaN where β or β* is zero.
 
     Example:
         >>> import torch

@@ -62,6 +62,9 @@ def distance_to_limits(
         measure: `"angle"` in radians, for limits that are directions (separable data), or
             `"relative"`, ‖β − limit‖ / ‖limit‖.
 
+    Returns:
+        Distances by name, shape `(…)`; NaN where a limit is zero, and for angles where β is.
+
     Example:
         >>> near = {"l2": torch.tensor([1.0, 1.0]), "l1": torch.tensor([1.0, 0.0])}
         >>> distances = distance_to_limits(torch.tensor([2.0, 0.0]), near)

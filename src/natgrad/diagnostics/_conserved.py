@@ -57,7 +57,7 @@ def balancedness(parametrization: Parametrization[Any], params: Any) -> tuple[Te
 
 
 def off_span(beta: Tensor, x: Tensor) -> Tensor:
-    """Return (I − X⁺X)β, the part of β that no datum sees, in the shape of β.
+    """Return (I − X⁺X)β, the part of β that no sample sees, in the shape of β.
 
     Constant along gradient flow and natural gradient flow of a linear model with direct weights.
 
@@ -77,4 +77,5 @@ def off_span(beta: Tensor, x: Tensor) -> Tensor:
     unit = x / torch.where((size := x.abs().amax(1, keepdim=True)) > 0, size, 1.0)
     largest = flat.abs().amax(1, keepdim=True)
     scaled = flat / torch.where(largest > 0, largest, 1.0)
-    return ((scaled - lstsq(unit, unit @ scaled.mT).solution.mT) * largest).reshape(beta.shape)
+    unseen = scaled - lstsq(unit, unit @ scaled.mT).solution.mT
+    return fits(unseen * largest, "the part off the span").reshape(beta.shape)

@@ -8,7 +8,7 @@ from natgrad.diagnostics._inputs import check_labelled, check_same_length, fits
 
 
 def margin(beta: Tensor, x: Tensor, y: Tensor, p: float = 2) -> Tensor:
-    """Return minₙ yₙ xₙ·β / ‖β‖_p; negative if a datum is misclassified.
+    """Return minₙ yₙ xₙ·β / ‖β‖_p; negative if a sample is misclassified.
 
     Args:
         beta: Separators, shape `(…, d)`.
@@ -28,7 +28,7 @@ def margin(beta: Tensor, x: Tensor, y: Tensor, p: float = 2) -> Tensor:
 
 
 def normalized_margins(beta: Tensor, x: Tensor, y: Tensor, p: float = 2) -> Tensor:
-    """Return yₙ xₙ·β / ‖β‖_p of every datum, shape `(…, n)`.
+    """Return yₙ xₙ·β / ‖β‖_p of every sample, shape `(…, n)`; NaN where β is zero.
 
     Args:
         beta: Separators, shape `(…, d)`.

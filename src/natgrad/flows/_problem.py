@@ -1,5 +1,6 @@
 """What moves along which direction: the problem that descents and flows share."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, cast
@@ -9,6 +10,7 @@ from torch import Tensor
 from natgrad.directions import euclidean, natural
 from natgrad.directions._batch import check_problem
 from natgrad.directions._euclidean import descent
+from natgrad.errors import NonFiniteError
 from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations.base import P, Parametrization, check_same_structure, detach
 
@@ -46,10 +48,16 @@ class Problem(Generic[P]):
         batch: tuple[Tensor, Tensor],
         options: dict[str, Any],
     ) -> "Problem[P]":
-        """Return the problem after checking that its parts fit together."""
+        """Return the problem after checking that its parts fit together, and its first loss."""
         params = detach(params)
         check_problem(likelihood, parametrization, params, batch)
-        return cls(direction, likelihood, parametrization, params, batch, options)
+        problem = cls(direction, likelihood, parametrization, params, batch, options)
+        if not math.isfinite(problem.loss(params)[0]):
+            raise NonFiniteError(
+                "the loss at the start must be finite, but overflows. Try smaller parameters or "
+                "inputs, or a wider dtype."
+            )
+        return problem
 
     @property
     def is_natural(self) -> bool:

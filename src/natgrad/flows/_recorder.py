@@ -133,6 +133,8 @@ class Recorder(Generic[P]):
 
 def check_times(times: Tensor) -> Tensor:
     """Return times to save as float64; raise unless they are finite, not negative and increase."""
+    if isinstance(times, type):
+        raise DtypeError(f"times must be a sequence of numbers, but is {describe(times)}.")
     if isinstance(times, Tensor):
         if dense(times, "times").is_complex() or times.dtype == torch.bool:
             raise DtypeError(f"times must be real numbers, but are {times.dtype}.")

@@ -137,8 +137,13 @@ def singular_times(total: Tensor, optimum: Tensor) -> Tensor:
     if total.shape[0] != total.shape[1]:
         raise ShapeError(f"W(0) must be square, but has shape {tuple(total.shape)}.")
     quotient, singular = torch.linalg.solve_ex(total, optimum)
-    if singular:
+    ratio = 1.0
+    if not singular and not bool(torch.isfinite(quotient).all()):
+        sizes = total.abs().max(), optimum.abs().max()
+        quotient = torch.linalg.solve_ex(total / sizes[0], optimum / sizes[1])[0]
+        ratio = float(sizes[0] / sizes[1])
+    if singular or not bool(torch.isfinite(quotient).all()):
         return total.new_zeros(1)
     mu = torch.linalg.eigvals(quotient)
     real = mu.real[(mu.imag.abs() <= 1e-12 * mu.abs().max()) & (mu.real < 0)]
-    return torch.sort(torch.log1p(-1 / real)).values
+    return torch.sort(torch.log1p(-ratio / real)).values

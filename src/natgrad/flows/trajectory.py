@@ -10,6 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from natgrad._checks import integer
 from natgrad._checks import path as as_path
 from natgrad._checksum import Raw, checksum, verify
 from natgrad.errors import InvalidInputError
@@ -36,8 +37,8 @@ class Trajectory(Generic[P]):
         method: What computed it.
         evaluations: Evaluations of the direction.
         steps: Accepted steps.
-        error_estimate: Sum of the local error estimates, relative to the state; NaN where the
-            method has none (a descent), 0 for closed forms.
+        error_estimate: Sum of the local error estimates, relative to the state; 0 for closed
+            forms, NaN for a descent and for a method that failed before its first step.
         seconds: Wall-clock time.
 
     Example:
@@ -63,7 +64,17 @@ class Trajectory(Generic[P]):
         return len(self.times)
 
     def at(self, index: int) -> P:
-        """Return the parameters at one saved time."""
+        """Return the parameters at one saved time.
+
+        Raises:
+            InvalidInputError: If there is no such time.
+
+        Example:
+            >>> path = Trajectory(torch.tensor([0.0, 1.0]), torch.eye(2), torch.ones(2))
+            >>> path.at(0), path.at(-1)
+            (tensor([1., 0.]), tensor([0., 1.]))
+        """
+        index = integer(index, "index", low=-len(self), high=len(self) - 1)
         return rebuild([leaf[index] for leaf in leaves(self.states)], self.states)
 
     @property

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import describe, number, tensor
-from natgrad.errors import ShapeError
+from natgrad.errors import LabelError, ShapeError
 from natgrad.flows._methods.newton_path import NewtonPath
 from natgrad.linalg import lstsq, widen
 
@@ -26,6 +26,9 @@ def natural_logits(s: Tensor, y: Tensor, t: Tensor | float) -> Tensor:
     """
     tensor(s, "logits")
     tensor(y, "labels", shape=tuple(s.shape))
+    if not bool((y.abs() == 1).all()):
+        wrong = float(y[y.abs() != 1].flatten()[0])
+        raise LabelError(f"labels must be −1 or +1, but one is {wrong:g}.")
     if isinstance(t, Tensor):
         fits = tensor(t, "t").ndim == 0 or t.shape[-1] in (1, s.shape[-1])
         if not fits or t.ndim > 2 or bool((t < 0).any()):

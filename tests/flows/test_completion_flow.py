@@ -141,7 +141,7 @@ def test_bad_input_is_refused_in_a_sentence():
     w, x, y = case(2)
     with pytest.raises(InvalidInputError, match="observed twice"):
         completion_flow(w, torch.cat([x, x[:1]]), torch.cat([y, y[:1]]))
-    with pytest.raises(ShapeError, match="one value a position"):
+    with pytest.raises(ShapeError, match="one value per position"):
         completion_flow(w, x, y[:-1])
     with pytest.raises(DtypeError, match="float32"):
         completion_flow(w, x, y.float())

@@ -172,7 +172,7 @@ class TestStatus:
 
 
 def test_theorem_4_along_the_whole_flow() -> None:
-    """log(1 + e^{ys}) = t + c: logits of an over-parametrised tanh network, closed form."""
+    """log(1 + e^{ys}) = t + c: logits of an over-parametrized tanh network, closed form."""
     draw = randn(7)
     module = torch.nn.Sequential(
         torch.nn.Linear(3, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1)

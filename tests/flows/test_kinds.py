@@ -41,7 +41,7 @@ QUASI = {"full rank": quasi(), "deficient": flattened(*quasi(), 7)}
 
 
 def outside(x: Tensor) -> Tensor:
-    """The projector on what no datum sees."""
+    """The projector on what no sample sees."""
     return torch.eye(x.shape[1], dtype=F64) - pinv(x) @ x
 
 
@@ -53,7 +53,7 @@ def flow(direction, x: Tensor, y: Tensor, beta: Tensor, times: list[float], **op
     )  # fmt: skip
 
 
-def minimiser(x: Tensor, y: Tensor, start: Tensor) -> Tensor:
+def minimizer(x: Tensor, y: Tensor, start: Tensor) -> Tensor:
     """The finite optimum nearest to the start, by SciPy's BFGS in the span of the data."""
     _, s, vh = torch.linalg.svd(x, full_matrices=False)
     basis = vh[: int((s > 1e-10 * s[0]).sum())].mT
@@ -90,7 +90,7 @@ def test_natural_flow_of_quasi_separable_data_holds_what_cannot_be_separated(kin
     limit = natural_flow(x, y, beta).solution
     assert_near((path.at(1) - path.at(0)) / (1e6 - 1e3), limit, 1e-9)
     # Logits that cannot be separated end where their own loss is least.
-    alone = minimiser(x[held], y[held], torch.zeros_like(beta))
+    alone = minimizer(x[held], y[held], torch.zeros_like(beta))
     assert_near(x[held] @ path.final, x[held] @ alone, 1e-5)
     integrated = flow(ng.natural, x, y, beta, [100.0], method="dop853")
     assert float(integrated.times[-1]) == 100
@@ -103,7 +103,7 @@ def test_natural_flow_of_quasi_separable_data_holds_what_cannot_be_separated(kin
 def test_flows_of_data_that_are_not_separable_end_at_the_optimum(kind, direction) -> None:
     x, y = FINITE[kind]
     beta = 0.3 * randn(x.shape[1], seed=7)
-    optimum = minimiser(x, y, beta)
+    optimum = minimizer(x, y, beta)
     path = flow(direction, x, y, beta, [1e3, 1e9], rtol=1e-6)
     assert path.evaluations < 2000
     assert_near(path.final, optimum, 1e-6)
@@ -117,7 +117,7 @@ def test_depth_does_not_move_a_finite_optimum(depth) -> None:
     network = ng.Diagonal(depth)
     w = network.init_free(4, scale=0.5)
     path = flow(ng.euclidean, x, y, w, [1e9], network=network, rtol=1e-4)
-    assert_near(path.final.prod(0), minimiser(x, y, torch.zeros(4, dtype=F64)), 1e-3)
+    assert_near(path.final.prod(0), minimizer(x, y, torch.zeros(4, dtype=F64)), 1e-3)
 
 
 @pytest.mark.parametrize("kind", SEPARABLE)
@@ -144,7 +144,7 @@ def test_gradient_flow_of_quasi_separable_data_separates_within_the_complement(k
     free = torch.linalg.svd(x[held])[2][2:].mT
     limit = free @ max_margin(x[~held] @ free, y[~held]).solution
     assert_near((path.at(1) - path.at(0)) / np.log(100), limit, 2e-3)
-    alone = minimiser(x[held], y[held], torch.zeros_like(beta))
+    alone = minimizer(x[held], y[held], torch.zeros_like(beta))
     assert_near(x[held] @ path.final, x[held] @ alone, 1e-3)
     stiff = flow(ng.euclidean, x, y, beta, [1e4], method="lsoda", rtol=1e-9, atol=1e-10)
     assert_near(flow(ng.euclidean, x, y, beta, [1e4], rtol=1e-6).final, stiff.final, 1e-3)

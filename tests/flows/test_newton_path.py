@@ -193,7 +193,7 @@ def test_zero_inputs_do_not_move() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [1500, 2500])
 def test_full_size(n) -> None:
-    """D = 1000 to t = 10⁶: few factorisations, and the vertex and basis of the linear program."""
+    """D = 1000 to t = 10⁶: few factorizations, and the vertex and basis of the linear program."""
     x, y = separable(n, 1000)
     times = torch.logspace(0, 6, 7, dtype=F64)
     flow = natural_flow_of_logistic_regression(torch.zeros(1000, dtype=F64), (x, y), times)

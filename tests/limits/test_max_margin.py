@@ -20,7 +20,7 @@ DATA = {
     "tall": separable(80, 12),
     "deficient-tall": deficient(60, 20, 6),
     "deficient-wide": deficient(20, 60, 6),
-    "one-datum": separable(1, 4),
+    "one-sample": separable(1, 4),
     "duplicates": tuple(torch.cat([t, t]) for t in separable(20, 6)),
 }
 
@@ -157,7 +157,7 @@ def test_starts_are_reproducible():
     ("data", "kind", "hint"),
     [
         (quasi(30, 6), "quasi-separable", "natural_flow"),
-        (not_separable(40, 5), "not separable", "finite minimiser"),
+        (not_separable(40, 5), "not separable", "finite minimizer"),
     ],
     ids=["quasi", "not"],
 )

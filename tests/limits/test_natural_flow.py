@@ -127,7 +127,7 @@ def test_quasi_separable_data_hold_the_inseparable_rows_at_zero(n):
 
 
 def test_data_that_are_not_separable_have_a_finite_end():
-    with pytest.raises(SeparabilityError, match="finite minimiser") as caught:
+    with pytest.raises(SeparabilityError, match="finite minimizer") as caught:
         natural_flow(*not_separable(40, 5))
     assert caught.value.found.kind == "not separable"
 

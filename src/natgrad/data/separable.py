@@ -66,7 +66,7 @@ def sparse_gaussian(n: int, dim: int, *, ones: int, seed: int) -> Separable:
 
 # Signed: of the class +1 as they stand, of the class −1 with both signs reversed.
 _SUPPORTS = ((1.0, 0.5), (0.7, 1.85), (2.3, -1.2))
-_CENTRE, _RADII = (3.4, 0.3), (1.2, 1.6)
+_CENTER, _RADII = (3.4, 0.3), (1.2, 1.6)
 
 
 def planar(n: int = 40) -> Separable:
@@ -96,9 +96,9 @@ def planar(n: int = 40) -> Separable:
     k = torch.arange(n - len(_SUPPORTS), dtype=torch.float64)
     radius = torch.sqrt((k + 0.5) / len(k))
     angle = k * math.pi * (3 - math.sqrt(5))  # the golden angle spreads evenly
-    centre = torch.tensor(_CENTRE, dtype=torch.float64)
+    center = torch.tensor(_CENTER, dtype=torch.float64)
     around = torch.stack([radius * torch.cos(angle), radius * torch.sin(angle)], dim=1)
-    cloud = centre + around * torch.tensor(_RADII, dtype=torch.float64)
+    cloud = center + around * torch.tensor(_RADII, dtype=torch.float64)
     signed = torch.cat([torch.tensor(_SUPPORTS, dtype=torch.float64), cloud])
     y = torch.ones(n, dtype=torch.float64)
     y[1::2] = -1

@@ -2,7 +2,7 @@
 
 - Logits under a Jacobian of full row rank ([KMH21] Theorem 4): log(1 + e^{ys}) = t + c.
 - Logistic regression with any data: the Fisher is the Hessian, so natural gradient flow is Newton's
-  flow and ∇L(t) = e^{−t} ∇L(0); β(t) minimises Σ softplus(−u) + e^{−t} c·β, c = −∇L(0).
+  flow and ∇L(t) = e^{−t} ∇L(0); β(t) minimizes Σ softplus(−u) + e^{−t} c·β, c = −∇L(0).
 - Deep linear networks: W(t) = W* + e^{−t} (W(0) − W*), [BLH18] (18).
 """
 
@@ -52,7 +52,7 @@ def natural_flow_of_logistic_regression(
 
     Returns:
         The trajectory; `error_estimate` is the largest such change at any time, and `evaluations`
-        counts factorised matrices.
+        counts factorized matrices.
 
     Raises:
         ConvergenceError: If Newton's method fails.
@@ -92,7 +92,7 @@ def natural_flow_of_logistic_regression(
 def deep_linear_total(total: Tensor, optimum: Tensor, t: Tensor | float) -> Tensor:
     """Return W(t) = W* + e^{−t} (W(0) − W*) under natural gradient flow. [BLH18] (18).
 
-    It holds for every generalised inverse, as long as the partial products keep full rank: a square
+    It holds for every generalized inverse, as long as the partial products keep full rank: a square
     network meets det W(t) = 0 on this line if W(0)⁻¹W* has a negative real eigenvalue, and its flow
     is singular there.
 

@@ -19,7 +19,7 @@ from natgrad.limits._solvers.two_norm import margin_gap, two_norm
 from natgrad.linalg._columns import times_power
 
 _INSTEAD = {
-    "not separable": "The logistic loss then has a finite minimiser: run a flow or Newton's method "
+    "not separable": "The logistic loss then has a finite minimizer: run a flow or Newton's method "
     "on it.",
     "quasi-separable": "Separate the rows of error.found.separated alone, or use "
     "limits.natural_flow, which covers this case.",

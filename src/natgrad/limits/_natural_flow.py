@@ -29,7 +29,7 @@ from natgrad.linalg import lstsq
 from natgrad.linalg._columns import times_power
 
 _INSTEAD = {
-    "not separable": "The flow ends at the finite minimiser of the logistic loss instead: find it "
+    "not separable": "The flow ends at the finite minimizer of the logistic loss instead: find it "
     "by Newton's method.",
 }
 

@@ -182,7 +182,7 @@ def _check(positions: Tensor, values: Tensor, shape: tuple[int, int]) -> tuple[T
     check_entries(positions, *shape, values.device)
     if values.shape != positions.shape[:1]:
         raise ShapeError(
-            f"values must have shape ({len(positions)},), one a position, but have "
+            f"values must have shape ({len(positions)},), one per position, but have "
             f"{tuple(values.shape)}."
         )
     require_finite(values, "values")

@@ -21,7 +21,7 @@ class Limit:
         certificate_name: What the certificate is, in words.
         solver: The method that answered.
         seconds: Wall-clock time spent.
-        dual: Multipliers that prove optimality, one a datum (a matrix for completion).
+        dual: Multipliers that prove optimality, one per sample (a matrix for completion).
         basis: Indices of the data that hold the solution in place.
         unique: Whether the program has one solution only; None if not examined.
         local: True if the solution is the best of several local ones, not proven global.

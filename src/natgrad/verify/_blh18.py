@@ -171,7 +171,7 @@ def bottleneck_velocity() -> float:
 
 @identity(
     "blh18/randomized-svd",
-    "bottleneck: pseudo-inverses in (10) by randomised SVDs of the covariances' small ranks are "
+    "bottleneck: pseudo-inverses in (10) by randomized SVDs of the covariances' small ranks are "
     "those of dense ones",
     source="[BLH18] §7",
     tolerance=1e-9,
@@ -259,7 +259,7 @@ def _assemble(block, depth: int) -> Tensor:  # type: ignore[no-untyped-def]
     "F = A B Aᵀ with A the transposed Jacobian of W, and F F^g F = F for the inverse of (36)",
     source="[BLH18] (23), suppl. (20)–(23), (33), (36)",
 )
-def generalised_inverse() -> float:
+def generalized_inverse() -> float:
     s = _Setting(_SQUARE)
     dense = reference.fisher(s.likelihood, s.network, s.w, s.x)
     # Rows of the identity as inputs give the Jacobian of W's columns.
@@ -305,7 +305,7 @@ def block_diagonal_counter() -> float:
 
 @identity(
     "blh18/suppl-36-37",
-    "every block of the generalised inverse contributes equally to the natural gradient",
+    "every block of the generalized inverse contributes equally to the natural gradient",
     source="[BLH18] (23), suppl. (36)–(37)",
 )
 def equal_contributions() -> float:
@@ -325,7 +325,7 @@ def equal_contributions() -> float:
 @counter(
     "blh18/suppl-36-37-counter",
     "blocks of the Moore–Penrose inverse do not contribute equally",
-    source="[BLH18] suppl. (36)–(37), another generalised inverse",
+    source="[BLH18] suppl. (36)–(37), another generalized inverse",
     exceeds=0.1,
 )
 def unequal_contributions() -> float:
@@ -344,7 +344,7 @@ def unequal_contributions() -> float:
 @identity(
     "blh18/min-norm",
     "selection='min_norm' is −F⁺∇L, full width, expanding and through a bottleneck",
-    source="[BLH18] §3 (any generalised inverse), [KMH21] (5)",
+    source="[BLH18] §3 (any generalized inverse), [KMH21] (5)",
     tolerance=1e-8,
 )
 def minimum_norm() -> float:

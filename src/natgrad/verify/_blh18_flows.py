@@ -89,7 +89,7 @@ def exponential_decay_counter() -> float:
 
 
 def _preconditioned(seed: int) -> Callable[..., Factors]:
-    """Return −C∇L with a positive-definite C that is no generalised inverse of F."""
+    """Return −C∇L with a positive-definite C that is no generalized inverse of F."""
 
     def direction(
         likelihood: Likelihood, network: DeepLinear, w: Factors, batch: tuple[Tensor, Tensor]
@@ -104,7 +104,7 @@ def _preconditioned(seed: int) -> Callable[..., Factors]:
 @counter(
     "blh18/suppl-1.4-counter",
     "an arbitrary positive-definite preconditioner does not give the dynamics of (18)",
-    source="[BLH18] suppl. 1.4, (24)–(32), not a generalised inverse",
+    source="[BLH18] suppl. 1.4, (24)–(32), not a generalized inverse",
     exceeds=0.1,
 )
 def arbitrary_preconditioner() -> float:

@@ -246,7 +246,7 @@ def _network_logits(widths: tuple[int, int], n: int, seed: int, t: float) -> tup
 
 @identity(
     "kmh21/theorem4-flow",
-    "over-parametrised networks: logits follow log(1 + e^{ys}) = t + c (tanh, diagonal, t ≤ 5)",
+    "over-parametrized networks: logits follow log(1 + e^{ys}) = t + c (tanh, diagonal, t ≤ 5)",
     source="[KMH21] Theorem 4, (66)–(73), corrected",
     tolerance=1e-6,
 )

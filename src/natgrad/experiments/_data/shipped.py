@@ -13,7 +13,7 @@ from natgrad.errors import InvalidInputError
 def diabetes() -> tuple[Tensor, Tensor]:
     """Return 442 patients: ten measurements, and the course of their disease a year later.
 
-    Columns and outcome are standardised; float32, shapes `(442, 10)` and `(442, 1)`.
+    Columns and outcome are standardized; float32, shapes `(442, 10)` and `(442, 1)`.
 
     Raises:
         InvalidInputError: If scikit-learn is not installed.
@@ -24,7 +24,7 @@ def diabetes() -> tuple[Tensor, Tensor]:
         (torch.Size([442, 10]), True)
     """
     table = _datasets().load_diabetes(scaled=False)
-    return _standardised(table.data), _standardised(table.target[:, None])
+    return _standardized(table.data), _standardized(table.target[:, None])
 
 
 def digits() -> tuple[Tensor, Tensor]:
@@ -53,6 +53,6 @@ def _datasets() -> Any:
     return datasets
 
 
-def _standardised(values: npt.NDArray[np.float64]) -> Tensor:
+def _standardized(values: npt.NDArray[np.float64]) -> Tensor:
     rows = torch.from_numpy(values)
     return ((rows - rows.mean(0)) / rows.std(0)).float()

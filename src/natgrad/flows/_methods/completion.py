@@ -118,7 +118,7 @@ def check_completion(factors: Factors, positions: Tensor, values: Tensor) -> Non
     rows, columns = factors[0].shape[0], factors[-1].shape[1]
     if values.ndim != 1 or len(values) == 0 or len(values) != len(positions):
         raise ShapeError(
-            f"there must be one value a position and at least one, but there are "
+            f"there must be one value per position and at least one, but there are "
             f"{tuple(values.shape)} values and {tuple(positions.shape)} positions."
         )
     check_entries(positions, rows, columns, factors[0].device)

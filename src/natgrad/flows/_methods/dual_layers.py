@@ -1,4 +1,4 @@
-"""The layers of a diagonal network along gradient flow: functions of one number a coordinate.
+"""The layers of a diagonal network along gradient flow: functions of one number per coordinate.
 
 Along gradient flow ẇ_l = (∏_{k≠l} w_k) ⊙ ż with ż = −∇_β L, so that each coordinate's layers are
 functions of the integral z of its gradient: dw_l/dz = ∏_{k≠l} w_k. Differences w_l² − w_k² are

@@ -28,7 +28,7 @@ Factors = tuple[Tensor, ...]
 
 _WALL = 1e-6  # of the first step: a shorter one means a wall, not a bend
 _CORRECTIONS = 6
-_ACCURACY = 1e-4  # of a lift: corrections mend what it misses
+_ACCURACY = 1e-4  # of a lift: corrections fix what it misses
 
 
 @torch.no_grad()

@@ -74,7 +74,7 @@ class LogisticFlow:
 
     @property
     def evaluations(self) -> int:
-        """Return the number of matrices factorised."""
+        """Return the number of matrices factorized."""
         return 0 if self.path is None else self.path.factors
 
     @property

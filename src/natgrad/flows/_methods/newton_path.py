@@ -45,7 +45,7 @@ class NewtonPath:
         u: Margins X̃β(t).
         error: Largest relative change of a margin in the last Newton step of any time so far, by
             a factor of that time's own weights.
-        factors: Matrices factorised.
+        factors: Matrices factorized.
         steps: Steps taken.
     """
 
@@ -58,7 +58,7 @@ class NewtonPath:
 
     @property
     def factors(self) -> int:
-        """Return the number of matrices factorised so far."""
+        """Return the number of matrices factorized so far."""
         return self._system.factors
 
     def advance(self, end: float) -> Tensor:
@@ -200,7 +200,7 @@ class _System:
         blur: What rounding errors of the gradients do to the margins, relative to the largest.
         blind: Whether the last solve used a factor of other weights, which sees convergence in
             directions that had weight then.
-        factors: Matrices factorised.
+        factors: Matrices factorized.
     """
 
     def __init__(self, x: Tensor, tolerance: float) -> None:

@@ -1,7 +1,7 @@
 """A linearly implicit method of third order, for steps that are stiff in few directions.
 
 RODAS3 (Sandu, Verwer, Blom, Spee, Carmichael and Potra 1997, *Benchmarking stiff ODE solvers for
-atmospheric chemistry problems II*): four stages, three evaluations and one factorisation; L-stable
+atmospheric chemistry problems II*): four stages, three evaluations and one factorization; L-stable
 and stiffly accurate, so that modes which have decayed stay decayed whatever the step.
 """
 

@@ -12,7 +12,7 @@ def centroid(a: Tensor, rows: Tensor, b: Tensor) -> tuple[Tensor, bool]:
     """Return the centroid of the face {A_B b = 1, Ab ≥ 1}, and whether the face is that point.
 
     Cominetti and San Martín 1994: the penalty Σ exp(−t (Ab)ₙ) is ruled by the smallest slack, then
-    by the next. So maximise the smallest slack over the face, hold the rows that attain it (those
+    by the next. So maximize the smallest slack over the face, hold the rows that attain it (those
     with a multiplier), and go on with the others until one point is left. Each round removes at
     least one dimension.
 

@@ -110,7 +110,7 @@ def _start(p: Program) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _start_inside(p: Program, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a feasible x with its slacks, and multipliers that centre them."""
+    """Return a feasible x with its slacks, and multipliers that center them."""
     s = p.mul(x) - p.h
     bent = p.curvature(x)
     objective = abs(float(p.c @ x)) + (0.0 if bent is None else float(x @ bent))
@@ -158,8 +158,8 @@ def _step(
     tied = p.curvature(x) is not None
     _, ds, dz = newton(s * z)
     a, b = _lengths(s, ds, z, dz, 1.0, tied)
-    centre = (float((s + a * ds) @ (z + b * dz)) / len(s) / mu) ** 3
-    dx, ds, dz = newton(s * z + ds * dz - centre * mu)
+    center = (float((s + a * ds) @ (z + b * dz)) / len(s) / mu) ** 3
+    dx, ds, dz = newton(s * z + ds * dz - center * mu)
     a, b = _lengths(s, ds, z, dz, max(0.99, 1 - mu), tied)
     return x + a * dx, s + a * ds, z + b * dz
 

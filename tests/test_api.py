@@ -4,7 +4,6 @@ A module is public when no part of its path starts with an underscore. What a pu
 `__all__` is the API. Experiments, verify and the command line are applications: they are not.
 """
 
-import ast
 import importlib
 import inspect
 import pkgutil
@@ -122,26 +121,6 @@ def test_every_public_module_lists_its_names():
         exec(f"from {name} import *", {})
 
     for_each(PUBLIC, check)
-
-
-def test_what_a_public_module_does_not_list_starts_with_an_underscore():
-    def check(name: str) -> None:
-        module = importlib.import_module(name)
-        hidden = set(definitions(module)) - set(getattr(module, "__all__", ()))
-        assert not {n for n in hidden if not n.startswith("_")}
-
-    for_each(PUBLIC, check)
-
-
-def definitions(module: ModuleType) -> Iterator[str]:
-    """Yield the names that a module itself defines: functions, classes, assignments."""
-    for node in ast.parse(inspect.getsource(module)).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                yield from (n.id for n in ast.walk(target) if isinstance(n, ast.Name))
 
 
 def test_names_at_the_top_are_public_one_level_below_too():

@@ -22,7 +22,14 @@ __all__ = ["Model", "fisher", "flatten", "gradient", "jacobian", "natural", "unf
 
 
 class Model(Protocol):
-    """Anything that predicts."""
+    """Anything that predicts.
+
+    Example:
+        >>> from natgrad import Direct
+        >>> model: Model = Direct()
+        >>> model.predict(torch.ones(2), torch.eye(2))
+        tensor([1., 1.])
+    """
 
     def predict(self, params: Any, x: Tensor) -> Tensor:
         """Return outputs at inputs x."""

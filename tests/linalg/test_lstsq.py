@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from natgrad.errors import NonFiniteError, ShapeError
-from natgrad.linalg import default_rtol, lstsq
+from natgrad.linalg import lstsq
+from natgrad.linalg._precision import default_rtol
 from tests.helpers import DTYPES, F64, assert_near, integers, pinv, randn, with_spectrum
 from tests.linalg.exact import exact_graded
 

@@ -201,11 +201,6 @@ add(
     lambda: {"matrix": torch.eye(2).double(), "name": "it", "hint": "Try another."},
 )
 add(
-    "natgrad.linalg.default_rtol",
-    linalg.default_rtol,
-    lambda: {"*": (3, 2), "dtype": torch.float64},
-)
-add(
     "natgrad.linalg.graded_lstsq",
     linalg.graded_lstsq,
     lambda: {"a": x(), "b": real(4), "log_weight": real(4), "rtol": 1e-9},
@@ -225,5 +220,8 @@ add(
 _sides = lambda: {"left": [real(2, 2), None], "right": [None, real(2, 2, seed=1)], "u": real(2, 2)}  # noqa: E731
 add("natgrad.linalg.kronecker_lstsq", linalg.kronecker_lstsq, lambda: {**_sides(), "damping": 0.1})
 add("natgrad.linalg.reachable", linalg.reachable, _sides)
-add("natgrad.linalg.lstsq", linalg.lstsq, lambda: {"a": x(), "b": real(4), "rtol": 1e-9})
-add("natgrad.linalg.widen", linalg.widen, lambda: {"tensor": x().float()})
+add(
+    "natgrad.linalg.lstsq",
+    linalg.lstsq,
+    lambda: {"a": x(), "b": real(4), "rtol": 1e-9, "rounded": torch.float64},
+)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from natgrad._checks import number
 from natgrad.diagnostics._inputs import check_real, fits
-from natgrad.linalg import default_rtol
+from natgrad.linalg._precision import default_rtol
 
 
 def effective_rank(matrix: Tensor) -> Tensor:

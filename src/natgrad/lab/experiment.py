@@ -29,7 +29,13 @@ _C = TypeVar("_C")
 
 
 class Sweep(Protocol):
-    """Run cells, wherever that may be, and return their results in order."""
+    """Run cells, wherever that may be, and return their results in order.
+
+    Example:
+        >>> sweep: Sweep = in_this_process
+        >>> sweep([])
+        []
+    """
 
     def __call__(self, cells: "Sequence[Cell]", title: str = "") -> "list[Result]":
         """Return one result per cell, stored ones reused; raise `CellsFailedError` if any fails."""
@@ -37,12 +43,22 @@ class Sweep(Protocol):
 
 
 def in_this_process(cells: "Sequence[Cell]", title: str = "") -> "list[Result]":
-    """Return the results of cells run here, one after the other, storing nothing: a `Sweep`."""
+    """Return the results of cells run here, one after the other, storing nothing: a `Sweep`.
+
+    Example:
+        >>> in_this_process([], "nothing to do")
+        []
+    """
     return [cell.run() for cell in cells]
 
 
 def no_departures(config: Any, arrays: "Arrays") -> Sequence[str]:
-    """Return nothing: the figure chooses nothing that the paper leaves open."""
+    """Return nothing: the figure chooses nothing that the paper leaves open.
+
+    Example:
+        >>> no_departures(None, None)
+        ()
+    """
     return ()
 
 
@@ -62,6 +78,12 @@ class Experiment(Generic[_C]):
         draw: Return the picture of these arrays, computing nothing.
         departures: Return sentences: what we chose where the paper is silent, and where our
             result differs from its text.
+
+    Example:
+        >>> from natgrad.lab.registry import experiment
+        >>> figure: Experiment = experiment("kmh21/fig4")
+        >>> figure.folder, figure.source
+        ('kmh21-fig4', '[KMH21] Figure 4')
     """
 
     name: str
@@ -88,6 +110,10 @@ def from_folder(package: str) -> dict[str, Any]:
 
     Args:
         package: The figure's package; `__package__` in its `config.py`.
+
+    Example:
+        >>> sorted(from_folder("natgrad.experiments.kmh21.fig4"))
+        ['claims', 'compute', 'departures', 'draw']
     """
     return {
         "compute": _imported_later(f"{package}.cells", "compute"),

@@ -50,7 +50,13 @@ _EXPERIMENTS: MutableMapping[str, Experiment[Any]] = _Experiments()
 
 
 def register(experiment: Experiment[Any]) -> Experiment[Any]:
-    """Make an experiment known under its name, and return it."""
+    """Make an experiment known under its name, and return it.
+
+    Example:
+        >>> figure = experiment("kmh21/fig4")
+        >>> register(figure) is figure
+        True
+    """
     _require(experiment, "an experiment", Experiment)
     _EXPERIMENTS[experiment.name] = experiment
     return experiment
@@ -67,7 +73,12 @@ def names() -> list[str]:
 
 
 def experiments() -> list[Experiment[Any]]:
-    """Return all experiments, by name."""
+    """Return all experiments, by name.
+
+    Example:
+        >>> [figure.name for figure in experiments()][:2]
+        ['blh18/fig1a', 'blh18/fig1b']
+    """
     return [_EXPERIMENTS[name] for name in names()]
 
 
@@ -76,6 +87,10 @@ def experiment(name: str) -> Experiment[Any]:
 
     Raises:
         InvalidInputError: If there is none; the message offers the nearest.
+
+    Example:
+        >>> experiment("kmh21/fig2").name
+        'kmh21/fig2'
     """
     _require(name, "the name of a figure", str)
     if name in _EXPERIMENTS:

@@ -50,6 +50,12 @@ class Root:
         contrast: Rows cₙᵣ acting on one sample's outputs, shape `(n, r, k)` or `(1, r, k)`;
             None is the identity, r = k.
         log_weight: ℓ, shape `(n, r)`.
+
+    Example:
+        >>> from natgrad import Bernoulli
+        >>> root = Bernoulli().root(torch.zeros(1, 1))  # the Fisher is ¼ = e^{2ℓ}
+        >>> torch.exp(2 * root.log_weight)
+        tensor([[0.2500]])
     """
 
     contrast: Tensor | None
@@ -93,6 +99,12 @@ class Whitened(Root):
 
     Attributes:
         target: b, shape `(n, r)`: the natural velocity of each contrast.
+
+    Example:
+        >>> from natgrad import Bernoulli
+        >>> white = Bernoulli().whitened(torch.zeros(1), torch.ones(1))
+        >>> white.target, -torch.exp(2 * white.log_weight) * white.target  # velocity, gradient
+        (tensor([[2.]]), tensor([[-0.5000]]))
     """
 
     target: Tensor
@@ -117,6 +129,12 @@ class Likelihood(ABC):
             gives its root, and `root` the same as contrasts with weights of one.
         attained: Whether finite outputs minimize the loss of a sample. Where none do, outputs run
             to infinity, and flows are integrated in the logarithm of time.
+
+    Example:
+        >>> from natgrad import Gaussian
+        >>> likelihood: Likelihood = Gaussian(reduction="sum")
+        >>> likelihood(torch.zeros(2), torch.tensor([1.0, 3.0]))
+        tensor(5.)
     """
 
     constant_fisher: bool = False
@@ -193,7 +211,8 @@ class Likelihood(ABC):
             raise DeviceError(
                 f"outputs are on {f.device} but labels on {y.device}; move one with .to()."
             )
-        dense(y, "labels")
+        if not _is_plain(y):
+            dense(y, "labels")
         if y.ndim == 0 or len(y) != len(f):
             raise ShapeError(
                 f"labels must pair up with the {len(f)} outputs, but have shape {tuple(y.shape)}."
@@ -231,7 +250,9 @@ class Likelihood(ABC):
             tensor([[ 0.2500, -0.2500]])
         """
         f = flatten_outputs(output)
-        if dense(u, "u").shape != output.shape or u.dtype != output.dtype:
+        if not (isinstance(u, Tensor) and _is_plain(u)):
+            dense(u, "u")
+        if u.shape != output.shape or u.dtype != output.dtype:
             raise ShapeError(
                 f"u must be {output.dtype} of shape {tuple(output.shape)}, as the outputs, but is "
                 f"{describe(u)}."
@@ -367,12 +388,23 @@ def like_torch(losses: Tensor, f: Tensor) -> Tensor:
     return losses if torch.is_autocast_enabled(f.device.type) else losses.to(f.dtype)
 
 
+def _is_plain(x: Tensor) -> bool:
+    """Return whether `dense` has nothing to refuse; losses are called at every training step."""
+    return x.layout is torch.strided and not (x.is_nested or x.is_quantized or x.is_meta)
+
+
 def flatten_outputs(output: Tensor) -> Tensor:
-    """Return outputs as `(n, k)`, refusing what no loss can take."""
+    """Return outputs as `(n, k)`, refusing what no loss can take.
+
+    Example:
+        >>> flatten_outputs(torch.zeros(4)).shape
+        torch.Size([4, 1])
+    """
     if not isinstance(output, Tensor) or output.dtype not in ALL_FLOATS:
         kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
         raise DtypeError(f"outputs must be a floating-point tensor, but got {kind}.")
-    dense(output, "outputs")
+    if not _is_plain(output):
+        dense(output, "outputs")
     if output.ndim == 0 or output.numel() == 0:
         raise ShapeError(
             f"outputs must have shape (n,) or (n, …) with at least one sample, but got shape "
@@ -382,7 +414,13 @@ def flatten_outputs(output: Tensor) -> Tensor:
 
 
 def like_outputs(f: Tensor, y: Tensor) -> Tensor:
-    """Return real-valued labels in the outputs' shape `(n, k)` and dtype."""
+    """Return real-valued labels in the outputs' shape `(n, k)` and dtype.
+
+    Example:
+        >>> like_outputs(torch.zeros(2, 1), torch.tensor([1, 3]))
+        tensor([[1.],
+                [3.]])
+    """
     if y.is_complex():
         raise DtypeError(f"labels must be real, but have dtype {y.dtype}.")
     flat = y.reshape(len(y), -1)

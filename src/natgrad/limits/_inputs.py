@@ -5,8 +5,8 @@ from torch import Tensor
 
 from natgrad._checks import dense, tensor
 from natgrad.errors import DeviceError, DtypeError, LabelError, ShapeError
-from natgrad.linalg import default_rtol, widen
 from natgrad.linalg._lstsq import condition, gram_inverse, require_finite
+from natgrad.linalg._precision import default_rtol, widen
 
 
 def check_design(x: Tensor) -> Tensor:

@@ -14,9 +14,10 @@ from natgrad.limits._inputs import check_design, check_targets
 from natgrad.limits._result import Limit, finish
 from natgrad.limits._solvers.one_norm import one_norm_equal
 from natgrad.limits._solvers.scaling import scaled, unit_columns, unit_size
-from natgrad.linalg import default_rtol, lstsq
+from natgrad.linalg import lstsq
 from natgrad.linalg._columns import times_power
 from natgrad.linalg._lstsq import require_finite
+from natgrad.linalg._precision import default_rtol
 
 Kind = Literal["ordinary", "minimum_norm"]
 

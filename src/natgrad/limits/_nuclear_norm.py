@@ -13,9 +13,9 @@ from natgrad._renamed import renamed
 from natgrad.errors import ConvergenceError, DeviceError, DtypeError, InvalidInputError, ShapeError
 from natgrad.limits._result import Limit, finish
 from natgrad.limits._solvers.scaling import scaled, unit_size
-from natgrad.linalg import widen
 from natgrad.linalg._columns import times_power
 from natgrad.linalg._lstsq import require_finite
+from natgrad.linalg._precision import widen
 from natgrad.parametrizations._products.entries import check_entries
 
 _RELAXATION = 1.7

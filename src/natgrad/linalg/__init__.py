@@ -3,16 +3,14 @@
 from natgrad.linalg._cholesky import cholesky
 from natgrad.linalg._graded import graded_fisher_solve, graded_lstsq
 from natgrad.linalg._kronecker import kronecker_lstsq, reachable
-from natgrad.linalg._lstsq import LeastSquares, default_rtol, lstsq, widen
+from natgrad.linalg._lstsq import LeastSquares, lstsq
 
 __all__ = [
     "LeastSquares",
     "cholesky",
-    "default_rtol",
     "graded_fisher_solve",
     "graded_lstsq",
     "kronecker_lstsq",
     "lstsq",
     "reachable",
-    "widen",
 ]

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from natgrad._checks import tensor
 from natgrad.errors import RankDeficientError, ShapeError
-from natgrad.linalg._lstsq import widen
+from natgrad.linalg._precision import widen
 
 
 def check_covariance(matrix: Tensor, name: str) -> None:

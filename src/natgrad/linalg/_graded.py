@@ -25,7 +25,8 @@ from natgrad._checks import all_finite, number, same_kind, tensor
 from natgrad.errors import ShapeError, VelocityOverflowError
 from natgrad.linalg._columns import column_exponents, times_power
 from natgrad.linalg._graded_basis import GradedBasis
-from natgrad.linalg._lstsq import LeastSquares, bare_lstsq, widen
+from natgrad.linalg._lstsq import LeastSquares, bare_lstsq
+from natgrad.linalg._precision import widen
 
 # Log-weight spreads below this lose at most four digits of sixteen when rows are scaled.
 MILD_SPREAD = 9.0

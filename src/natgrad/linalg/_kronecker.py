@@ -18,7 +18,7 @@ from torch import Tensor
 
 from natgrad._checks import all_finite, number, tensor
 from natgrad.errors import ConvergenceError, DtypeError, ShapeError, VelocityOverflowError
-from natgrad.linalg._lstsq import default_rtol, widen
+from natgrad.linalg._precision import default_rtol, widen
 
 Factor = Tensor | None
 """A factor Aᵢ or Bᵢ; None is the identity."""

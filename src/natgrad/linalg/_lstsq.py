@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import all_finite, number, tensor
+from natgrad._checks import dtype as check_dtype
 from natgrad._checks import require_finite as require_finite
 from natgrad.errors import DtypeError, ShapeError, VelocityOverflowError
 from natgrad.linalg._columns import column_exponents, times_power
 from natgrad.linalg._graded_basis import GradedBasis
-from natgrad.linalg._precision import default_rtol as default_rtol
-from natgrad.linalg._precision import widen as widen
+from natgrad.linalg._precision import default_rtol, widen
 
 # Times 1/eps: condition of a Gram matrix up to which refinement gains two digits per step.
 _SAFE_GRAM_CONDITION = 1e-2
@@ -27,6 +27,10 @@ class LeastSquares:
         solution: The shortest minimizer, shape `(n,)` or `(n, k)` as the right-hand side had.
         rank: Number of singular values above the cut-off, columns of one size.
         rtol: The cut-off used, relative to the largest singular value.
+
+    Example:
+        >>> lstsq(torch.eye(2), torch.ones(2)).rank
+        2
     """
 
     solution: Tensor
@@ -74,6 +78,8 @@ def lstsq(
         )
     if rtol is not None:
         rtol = number(rtol, "rtol", low=0, high=1, high_open=True)
+    if rounded is not None:
+        rounded = check_dtype(rounded, "rounded")
     fit = bare_lstsq(a, b, rtol=rtol, rounded=rounded)
     if not all_finite(fit.solution):
         raise VelocityOverflowError(

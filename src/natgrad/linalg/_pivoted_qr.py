@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import number, tensor
-from natgrad.linalg._lstsq import default_rtol, widen
+from natgrad.linalg._precision import default_rtol, widen
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import InvalidInputError, ShapeError
-from natgrad.linalg._lstsq import default_rtol, require_finite
+from natgrad.linalg._lstsq import require_finite
+from natgrad.linalg._precision import default_rtol
 
 _EXTRA = 8  # columns beyond the rank, which make a miss improbable
 _POWERS = 2  # applications of A Aᵀ, which push the rest of the spectrum down

@@ -59,6 +59,12 @@ class Diagnosis:
         state_bytes: Memory of all factors and inverses.
         bytes_per_parameter: The same for each parameter.
         refresh: Multiplications of a refresh over those of a forward and backward pass.
+
+    Example:
+        >>> import natgrad as ng
+        >>> found = diagnose(torch.nn.Linear(2, 1), ng.Gaussian(), torch.randn(50, 2))
+        >>> print(str(found).splitlines()[-1].split(",")[0])
+        3 parameters
     """
 
     layers: list[LayerReport]

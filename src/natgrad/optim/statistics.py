@@ -31,6 +31,10 @@ class StepStatistics:
         rejected: Whether the step was undone because it raised the loss.
         notes: What could not be done, and why.
         seconds: Time spent in each part of the step.
+
+    Example:
+        >>> StepStatistics(step=3, loss=0.5).scalars()["loss"]
+        0.5
     """
 
     step: int = 0

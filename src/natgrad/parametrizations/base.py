@@ -21,7 +21,7 @@ from natgrad.errors import (
     ShapeError,
     UnsupportedError,
 )
-from natgrad.linalg import default_rtol
+from natgrad.linalg._precision import default_rtol
 from natgrad.parametrizations._guard import explained, guard_contract, guarded
 
 __all__ = ["Design", "LiftedHypothesis", "LinearHypothesis", "Parametrization", "Params"]
@@ -44,6 +44,11 @@ class Design:
         matrix: A, shape `(n, k, p)`: outputs of each sample by compressed coordinates.
         expand: z ↦ Qᵀ z, from shape `(p,)` to parameters.
         compress: g ↦ Q g, from parameters to shape `(p,)`.
+
+    Example:
+        >>> from natgrad import Diagonal
+        >>> Diagonal(2).design(torch.ones(2, 3), torch.eye(3)).matrix.shape  # three columns, not six
+        torch.Size([3, 1, 3])
     """
 
     matrix: Tensor
@@ -59,6 +64,12 @@ class Parametrization(ABC, Generic[P]):
 
     Attributes:
         lifted: Whether it is a `LiftedHypothesis`.
+
+    Example:
+        >>> from natgrad import Direct
+        >>> model: Parametrization = Direct()
+        >>> model.predict(torch.tensor([1.0, 2.0]), torch.eye(2))
+        tensor([1., 2.])
     """
 
     lifted: bool = False
@@ -147,6 +158,12 @@ class LinearHypothesis(Parametrization[P], guard=False):  # Its own methods call
 
     Subclasses say how h depends on the parameters (`hypothesis`, `push`, `pull`) and how it is
     read at inputs (`evaluate`, `adjoint`); predictions and Jacobian products follow.
+
+    Example:
+        >>> from natgrad import Diagonal
+        >>> model: LinearHypothesis = Diagonal(2)
+        >>> model.hypothesis(torch.tensor([[2.0], [3.0]]))
+        tensor([6.])
     """
 
     @abstractmethod
@@ -241,6 +258,11 @@ class LiftedHypothesis(LinearHypothesis[P], guard=False):
     """A product of matrices h `(k, d)`, outputs x hᵀ: velocities of h are found, then lifted.
 
     The natural velocity of h needs no Jacobian of the parameters, and the lift none either.
+
+    Example:
+        >>> from natgrad import DeepLinear
+        >>> isinstance(DeepLinear((2, 3, 1)), LiftedHypothesis)
+        True
     """
 
     lifted = True

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from natgrad.linalg import default_rtol, lstsq
+from natgrad.linalg import lstsq
+from natgrad.linalg._precision import default_rtol
 
 __all__ = [
     "backward_covariances",

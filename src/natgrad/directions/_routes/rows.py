@@ -12,10 +12,11 @@ from torch import Tensor
 from natgrad.directions._routes.problem import Problem
 from natgrad.errors import RankDeficientError
 from natgrad.likelihoods import Root
-from natgrad.linalg import default_rtol, graded_fisher_solve, widen
+from natgrad.linalg import graded_fisher_solve
 from natgrad.linalg._columns import column_exponents, times_power
 from natgrad.linalg._graded import MILD_SPREAD, bare_graded_lstsq
 from natgrad.linalg._lstsq import bare_lstsq, condition, gram_inverse
+from natgrad.linalg._precision import default_rtol, widen
 from natgrad.parametrizations.base import Design, P, combine
 
 # A Gram matrix is tried if refinement can converge at all, and trusted if it does.

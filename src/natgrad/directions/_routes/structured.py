@@ -10,10 +10,10 @@ from natgrad.directions._routes.problem import Problem
 from natgrad.directions._routes.rows import normal_solve
 from natgrad.directions.fisher_over import GaussianInputs
 from natgrad.errors import UnsupportedError
-from natgrad.linalg import default_rtol
 from natgrad.linalg._columns import column_exponents
 from natgrad.linalg._graded import bare_graded_lstsq
 from natgrad.linalg._lstsq import bare_lstsq
+from natgrad.linalg._precision import default_rtol
 from natgrad.parametrizations.base import LiftedHypothesis, LinearHypothesis, P
 from natgrad.parametrizations.propagation import input_root
 

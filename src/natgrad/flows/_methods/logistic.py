@@ -6,7 +6,8 @@ from torch import Tensor
 from natgrad._checks import describe, number, tensor
 from natgrad.errors import LabelError, ShapeError
 from natgrad.flows._methods.newton_path import NewtonPath
-from natgrad.linalg import lstsq, widen
+from natgrad.linalg import lstsq
+from natgrad.linalg._precision import widen
 
 
 def natural_logits(s: Tensor, y: Tensor, t: Tensor | float) -> Tensor:

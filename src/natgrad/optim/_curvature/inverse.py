@@ -22,7 +22,7 @@ from torch import Tensor
 from natgrad._checks import ALL_FLOATS, choice, integer, tensor
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.linalg import cholesky
-from natgrad.linalg._lstsq import widen
+from natgrad.linalg._precision import widen
 from natgrad.optim._curvature.factor import FEW_ROWS, Factor, symmetric
 from natgrad.optim._curvature.solvers import (
     LowRank,

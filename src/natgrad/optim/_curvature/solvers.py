@@ -6,7 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from natgrad.linalg import cholesky, default_rtol
+from natgrad.linalg import cholesky
+from natgrad.linalg._precision import default_rtol
 from natgrad.optim._curvature.factor import symmetric
 
 # How far a corrected product may be off along an eigenvector, relatively.

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import ConvergenceError, DtypeError, RankDeficientError, ShapeError
-from natgrad.linalg import default_rtol, kronecker_lstsq, reachable
+from natgrad.linalg import kronecker_lstsq, reachable
 from natgrad.linalg._kronecker import Factor
-from natgrad.linalg._lstsq import widen
 from natgrad.linalg._pivoted_qr import pivoted_qr
+from natgrad.linalg._precision import default_rtol, widen
 from natgrad.parametrizations.base import check_leaves, flatten, unflatten
 
 

@@ -37,7 +37,7 @@ class Separable:
 
 
 def sparse_gaussian(n: int, dim: int, *, ones: int, seed: int) -> Separable:
-    """Return standard normal inputs, labelled by a separator of `ones` ones and zeros.
+    """Return standard normal inputs, labeled by a separator of `ones` ones and zeros.
 
     [KMH21] Figure 4 has dim = 1000 and 20 ones, Figure 6 dim = 50 and 5 ones.
 

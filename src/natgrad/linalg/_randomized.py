@@ -1,4 +1,4 @@
-"""Pseudo-inverses by a randomised singular value decomposition."""
+"""Pseudo-inverses by a randomized singular value decomposition."""
 
 import torch
 from torch import Tensor

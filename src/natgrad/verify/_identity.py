@@ -137,7 +137,7 @@ def distance(a: Tensor, b: Tensor) -> float:
 
 
 def separable(seed: int, n: int, d: int) -> tuple[Tensor, Tensor]:
-    """Return Gaussian inputs `(n, d)` labelled by a hyperplane through the origin."""
+    """Return Gaussian inputs `(n, d)` labeled by a hyperplane through the origin."""
     randn = normal(seed)
     x = randn(n, d)
     return x, torch.sign(x @ randn(d))

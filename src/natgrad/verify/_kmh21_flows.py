@@ -169,7 +169,7 @@ def _logits_by_depth(direction: Direction, seed: int, shape: tuple[int, int]) ->
     source="[KMH21] §2.3 Statement, appendix E",
     tolerance=1e-5,
 )
-def reparametrisation_invariance() -> float:
+def reparametrization_invariance() -> float:
     worst = 0.0
     for seed, shape in enumerate(((4, 7), (12, 5), (6, 6))):
         first, *others = _logits_by_depth(natural, seed, shape)
@@ -183,7 +183,7 @@ def reparametrisation_invariance() -> float:
     source="[KMH21] §2.3, another flow",
     exceeds=0.1,
 )
-def reparametrisation_counter() -> float:
+def reparametrization_counter() -> float:
     gaps = []
     for seed, shape in enumerate(((4, 7), (12, 5))):
         first, *others = _logits_by_depth(euclidean, seed, shape)

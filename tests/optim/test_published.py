@@ -48,5 +48,5 @@ def test_the_known_output_takes_the_options_of_the_published_method():
 
 @pytest.mark.parametrize("make", [NGD.published, NGD.known_output])
 def test_two_ways_to_say_how_factors_are_estimated_are_refused(make):
-    with pytest.raises(InvalidInputError, match=r"name Factors\(samples="):
+    with pytest.raises(InvalidInputError, match=r"factors=Factors\(samples=2"):
         make(seeded(lambda: mlp(3, 2)), Gaussian(), samples=2, factors=Factors(memory=0))

@@ -47,7 +47,7 @@ class Design:
 
     Example:
         >>> from natgrad import Diagonal
-        >>> Diagonal(2).design(torch.ones(2, 3), torch.eye(3)).matrix.shape  # three columns, not six
+        >>> Diagonal(2).design(torch.ones(2, 3), torch.eye(3)).matrix.shape  # 3 columns, not 6
         torch.Size([3, 1, 3])
     """
 

@@ -16,8 +16,9 @@ import pytest
 import torch
 
 import natgrad as ng
-from natgrad.errors import InvalidInputError
+from natgrad.errors import InvalidInputError, NatgradError
 from tests import poison
+from tests.helpers import for_each
 from tests.poison import Failure
 from tests.poison_calls import DOCUMENTED, RECORDS, REFUSES, TABLE, hands_on
 
@@ -167,3 +168,24 @@ def test_a_refusal_of_harmless_tensors_is_found_out():
 
 def _mumble():
     raise InvalidInputError("bad")
+
+
+def test_mistyped_keywords_get_the_nearest_name(tmp_path, monkeypatch):
+    """Functions and constructors; methods leave it to Python, which names the wrong word."""
+    monkeypatch.chdir(tmp_path)
+
+    def check(name: str) -> None:
+        function, arguments = TABLE[name]()
+        option = max((n for n in arguments if n != "*"), key=len)  # a letter has no neighbor
+        arguments[f"{option}x"] = arguments.pop(option)
+        positional = arguments.pop("*", ())
+        with pytest.raises(NatgradError, match=f"'{option}x'.*'{option}'"):
+            function(*positional, **arguments)
+
+    for_each([name for name in TABLE if plain(name) and TABLE[name]()[1].keys() - {"*"}], check)
+
+
+def plain(name: str) -> bool:
+    """Return whether a public callable is a function, or a constructor that checks arguments."""
+    value = poison.public_callables()[name]
+    return inspect.isclass(value) or (inspect.isfunction(value) and "." not in value.__qualname__)

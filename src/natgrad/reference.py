@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.func import grad, hessian, jacrev
 
 from natgrad._checks import dense, describe, instance, number, require_finite, tensor
+from natgrad._named import named
 from natgrad.errors import DtypeError, ShapeError, UnsupportedError
 from natgrad.likelihoods import Likelihood
 
@@ -35,6 +36,7 @@ class Model(Protocol):
         """Return outputs at inputs x."""
 
 
+@named
 def flatten(params: Any) -> Tensor:
     """Return all leaves of a tensor, tuple or dict as one vector.
 
@@ -51,6 +53,7 @@ def flatten(params: Any) -> Tensor:
     return torch.cat([t.reshape(-1) for t in leaves])
 
 
+@named
 def unflatten(vector: Tensor, like: Any) -> Any:
     """Return a vector in the structure of `like`; the inverse of `flatten`.
 
@@ -74,6 +77,7 @@ def unflatten(vector: Tensor, like: Any) -> Any:
     return dict(zip(like.keys(), out, strict=True)) if isinstance(like, Mapping) else tuple(out)
 
 
+@named
 def jacobian(model: Model, params: Any, x: Tensor) -> Tensor:
     """Return the Jacobian of the outputs, shape `(n, k, p)`.
 
@@ -87,6 +91,7 @@ def jacobian(model: Model, params: Any, x: Tensor) -> Tensor:
     return rows
 
 
+@named
 def gradient(
     likelihood: Likelihood, model: Model, params: Any, batch: tuple[Tensor, Tensor]
 ) -> Tensor:
@@ -107,6 +112,7 @@ def gradient(
     return found
 
 
+@named
 def fisher(
     likelihood: Likelihood, model: Model, params: Any, x: Tensor, *, factor: float | None = None
 ) -> Tensor:
@@ -137,6 +143,7 @@ def fisher(
     return found
 
 
+@named
 def natural(
     likelihood: Likelihood,
     model: Model,

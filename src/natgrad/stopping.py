@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import function, instance, integer, number
+from natgrad._named import named, options
 from natgrad.parametrizations.base import Params, flatten
 
 __all__ = [
@@ -70,6 +71,7 @@ class Progress:
     memory: dict[int, Tensor] = field(default_factory=dict)
 
 
+@options
 @dataclass(frozen=True, eq=False)
 class Rule:
     """A reason to stop.
@@ -121,6 +123,7 @@ class Rule:
         )
 
 
+@named
 def loss_below(bound: float) -> Rule:
     """Stop when the loss is at most `bound`.
 
@@ -132,6 +135,7 @@ def loss_below(bound: float) -> Rule:
     return Rule(lambda p: p.loss <= bound, f"loss at most {bound:g}")
 
 
+@named
 def margin_above(bound: float) -> Rule:
     """Stop when every training margin y·s exceeds `bound` (labels ±1).
 
@@ -147,6 +151,7 @@ def margin_above(bound: float) -> Rule:
     return Rule(met, f"margins above {bound:g}")
 
 
+@named
 def time_reached(t: float) -> Rule:
     """Stop at time t.
 
@@ -158,6 +163,7 @@ def time_reached(t: float) -> Rule:
     return Rule(lambda p: p.t >= t, f"time {t:g} reached", Status.TIME_REACHED, t)
 
 
+@named
 def steps_reached(n: int) -> Rule:
     """Stop after n steps.
 
@@ -169,6 +175,7 @@ def steps_reached(n: int) -> Rule:
     return Rule(lambda p: p.steps >= n, f"{n} steps", Status.TIME_REACHED)
 
 
+@named
 def direction_settled(tolerance: float) -> Rule:
     """Stop when the normalized parameters change by at most `tolerance` per unit of log time.
 
@@ -196,6 +203,7 @@ def direction_settled(tolerance: float) -> Rule:
     return Rule(met, f"direction settled to {tolerance:g}")
 
 
+@named
 def wall_clock(seconds: float) -> Rule:
     """Stop after so many seconds of wall-clock time.
 

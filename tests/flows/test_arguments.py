@@ -1,10 +1,12 @@
 """Options that nobody takes, and stopping rules that could never stop."""
 
+import math
+
 import pytest
 import torch
 
 import natgrad as ng
-from natgrad.errors import DtypeError, InvalidInputError, NonFiniteError
+from natgrad.errors import DtypeError, InvalidInputError, NatgradError, NonFiniteError
 from natgrad.flows import armijo, constant, midpoint, normalized
 
 X, Y = torch.eye(2).double(), torch.ones(2).double()
@@ -155,3 +157,22 @@ def test_a_stopping_rule_checks_its_parts(bad):
     parts = {"met": lambda progress: True, "reason": "at once", **bad}
     with pytest.raises(InvalidInputError):
         ng.stopping.Rule(**parts)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"selection": "x"},
+        {"damping": -1.0},
+        {"damping": math.nan},
+        {"fisher_over": "nonsense"},
+        {"fisher_over": "all"},
+        {"fisher_over": torch.ones(3, 7)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("caller", [ng.integrate, ng.descend])
+def test_wrong_values_of_the_directions_options_are_refused(caller, wrong):
+    step = {"step": 0.1} if caller is ng.descend else {}
+    with pytest.raises(NatgradError):
+        caller(ng.natural, *ARGS, until=3.0, **step, **wrong)

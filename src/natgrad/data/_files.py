@@ -9,11 +9,13 @@ from typing import Any
 
 from natgrad._checks import describe
 from natgrad._checks import path as check_path
+from natgrad._named import named
 from natgrad.errors import InvalidInputError
 
 _MISSING = frozenset(("", "nan", "na", "n/a", "null", "none", "?"))
 
 
+@named
 def digest_of(path: str | Path) -> str:
     """Return a hash of a file's bytes.
 
@@ -24,6 +26,7 @@ def digest_of(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+@named
 def existing(path: str | Path) -> Path:
     """Return the path of a file that is there.
 
@@ -42,11 +45,13 @@ def existing(path: str | Path) -> Path:
     return path
 
 
+@named
 def is_parquet(path: Path) -> bool:
     """Return whether a file is read with pyarrow; all else is CSV."""
     return check_path(path, "path").suffix.lower() in (".parquet", ".pq")
 
 
+@named
 def is_missing(value: Any) -> bool:
     """Return whether a field holds nothing.
 
@@ -58,6 +63,7 @@ def is_missing(value: Any) -> bool:
 
 
 @contextmanager
+@named
 def csv_lines(path: Path) -> Iterator[Iterator[list[str]]]:
     """Open a CSV file, separated by comma, semicolon or tab, for its lines; empty ones are skipped.
 
@@ -75,6 +81,7 @@ def csv_lines(path: Path) -> Iterator[Iterator[list[str]]]:
         raise InvalidInputError(f"{path} cannot be read as CSV in UTF-8: {error}.") from error
 
 
+@named
 def parquet_table(path: Path) -> Any:
     """Return a Parquet file as pyarrow's table.
 

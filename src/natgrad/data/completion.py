@@ -7,6 +7,7 @@ from torch import Tensor
 
 from natgrad._checks import ALL_FLOATS, integer, integers
 from natgrad._checks import tensor as check_tensor
+from natgrad._named import named
 from natgrad.errors import InvalidInputError
 
 __all__ = ["Completion", "low_rank"]
@@ -53,6 +54,7 @@ class Completion:
         return float((beta.detach().double() - self.truth)[where].square().mean())
 
 
+@named
 def low_rank(
     *, shape: tuple[int, int] = (100, 100), rank: int = 5, observed: int, seed: int
 ) -> Completion:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from natgrad._checks import describe
 from natgrad._checks import path as check_path
+from natgrad._named import named
 from natgrad.errors import DtypeError, InvalidInputError
 
 __all__ = ["Mnist", "MnistUnavailableError", "cache", "load", "parse_idx"]
@@ -68,6 +69,7 @@ class Mnist:
     test_labels: Tensor
 
 
+@named
 def load(folder: Path | None = None) -> Mnist:
     """Return MNIST, fetched into the cache the first time unless a folder is given.
 
@@ -100,6 +102,7 @@ def load(folder: Path | None = None) -> Mnist:
     )
 
 
+@named
 def parse_idx(data: bytes) -> Tensor:
     """Return the array of bytes in an idx file.
 

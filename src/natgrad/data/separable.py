@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import integer
+from natgrad._named import named
 
 __all__ = ["Separable", "planar", "sparse_gaussian"]
 
@@ -36,6 +37,7 @@ class Separable:
         return self.x, self.y
 
 
+@named
 def sparse_gaussian(n: int, dim: int, *, ones: int, seed: int) -> Separable:
     """Return standard normal inputs, labeled by a separator of `ones` ones and zeros.
 
@@ -69,6 +71,7 @@ _SUPPORTS = ((1.0, 0.5), (0.7, 1.85), (2.3, -1.2))
 _CENTER, _RADII = (3.4, 0.3), (1.2, 1.6)
 
 
+@named
 def planar(n: int = 40) -> Separable:
     """Return two classes in the plane that every method separates by another line. [KMH21] Fig. 2.
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad._checks import describe, instance
+from natgrad._named import named
 from natgrad.data._files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import DtypeError, InvalidInputError, LabelError
 
@@ -47,6 +48,7 @@ class Labelled:
     notes: tuple[str, ...] = ()
 
 
+@named
 def read_columns(path: str | Path) -> Columns:
     r"""Return all columns of a CSV file with a header, or of a Parquet file.
 
@@ -92,6 +94,7 @@ def _refuse_twins(names: Sequence[str], path: Path) -> None:
         raise InvalidInputError(f"{path} has more than one column {twins[0]!r}; rename one.")
 
 
+@named
 def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = None) -> Labelled:
     """Return features and labels; what cannot be used is left out, and the notes say so.
 
@@ -137,6 +140,7 @@ def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = 
     return Labelled(names, x, y, chosen, tuple(notes))
 
 
+@named
 def matching(columns: Columns, like: Labelled, label: str | None) -> tuple[Floats, Floats, int]:
     """Return features, labels and the number of rows left out, of a further table.
 
@@ -175,6 +179,7 @@ def matching(columns: Columns, like: Labelled, label: str | None) -> tuple[Float
     return x[keep], y[keep], int((~keep).sum())
 
 
+@named
 def as_label(value: Any) -> str:
     """Return the text of a label; whole numbers without a point, missing ones empty.
 

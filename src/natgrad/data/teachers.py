@@ -10,6 +10,7 @@ from torch import Tensor
 
 from natgrad._checks import describe, integer, integers, number, tensor
 from natgrad._checks import generator as check_generator
+from natgrad._named import named
 from natgrad.errors import DtypeError, InvalidInputError
 
 __all__ = ["Regression", "correlated_inputs", "gaussian_factors", "orthogonal_factors", "teach"]
@@ -40,6 +41,7 @@ class Regression:
     floor: float
 
 
+@named
 def correlated_inputs(n: int, width: int, generator: torch.Generator) -> Tensor:
     """Return Gaussian rows whose covariance has random eigenvectors and eigenvalues e^{−5i/width}.
 
@@ -58,6 +60,7 @@ def correlated_inputs(n: int, width: int, generator: torch.Generator) -> Tensor:
     return rows
 
 
+@named
 def gaussian_factors(widths: Sequence[int], generator: torch.Generator) -> tuple[Tensor, ...]:
     """Return W₁ … W_L of Gaussian entries with variance 1/fan-in.
 
@@ -76,6 +79,7 @@ def gaussian_factors(widths: Sequence[int], generator: torch.Generator) -> tuple
     )
 
 
+@named
 def orthogonal_factors(widths: Sequence[int], generator: torch.Generator) -> tuple[Tensor, ...]:
     """Return W₁ … W_L with orthonormal rows or columns, whichever are fewer, at random.
 
@@ -108,6 +112,7 @@ def _checked(widths: Sequence[int], generator: torch.Generator) -> tuple[int, ..
     return found
 
 
+@named
 def teach(
     teacher: Sequence[Tensor],
     generator: torch.Generator,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import dense, describe, instance
+from natgrad._named import named
 from natgrad.data._files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import DtypeError, InvalidInputError
 
@@ -74,6 +75,7 @@ class Triples:
         return len(self.rows), len(self.columns)
 
 
+@named
 def make_table(rows: Iterable[Any], columns: Iterable[Any], values: Iterable[Any]) -> Table:
     """Return a table from three sequences of one length; labels may be anything with a text.
 
@@ -100,6 +102,7 @@ def make_table(rows: Iterable[Any], columns: Iterable[Any], values: Iterable[Any
         ) from error
 
 
+@named
 def index_table(table: Table) -> Triples:
     """Return the entries of a table by position.
 
@@ -151,6 +154,7 @@ def _used(
     return tuple(found[k] for k in order), place[again].astype(np.int64)
 
 
+@named
 def within(table: Table, triples: Triples) -> tuple[Tensor, Tensor, int]:
     """Return positions and values of a second table in a matrix, and how many lie outside it.
 
@@ -184,6 +188,7 @@ def _lookup(labels: tuple[str, ...], known: tuple[str, ...]) -> npt.NDArray[np.i
     return np.array([where.get(label, -1) for label in labels], dtype=np.int64)
 
 
+@named
 def read_table(path: str | Path, names: Sequence[str] | None = None) -> Table:
     r"""Return three columns of a CSV or Parquet file.
 

@@ -4,6 +4,7 @@ import math
 
 from torch import Tensor
 
+from natgrad._named import named
 from natgrad.diagnostics._angles import angle
 from natgrad.diagnostics._inputs import check_same_length
 from natgrad.errors import ShapeError
@@ -11,6 +12,7 @@ from natgrad.linalg import cholesky
 from natgrad.linalg._cholesky import check_covariance
 
 
+@named
 def gaussian_accuracy(beta: Tensor, beta_true: Tensor, covariance: Tensor | None = None) -> Tensor:
     """Return P(sign x·β = sign x·β*) for x ~ N(0, C): 1 − ∠_C(β, β*)/π.
 

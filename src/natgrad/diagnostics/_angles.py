@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import choice, describe
+from natgrad._named import named
 from natgrad.diagnostics._inputs import alike, broadcast, check_real, check_same_length
 from natgrad.errors import DtypeError, ShapeError
 
 
+@named
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     """Return a·b / (‖a‖‖b‖) along the last dimension; NaN where a vector is zero.
 
@@ -23,6 +25,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     return (_unit(a) * _unit(b)).sum(-1).clamp(-1, 1)
 
 
+@named
 def angle(a: Tensor, b: Tensor) -> Tensor:
     """Return the angle between vectors in radians, from 0 to π; NaN where one is zero.
 
@@ -51,6 +54,7 @@ class HasSolution(Protocol):
 Measure = Literal["angle", "relative"]
 
 
+@named
 def distance_to_limits(
     beta: Tensor, limits: Mapping[str, Tensor | HasSolution], measure: Measure = "angle"
 ) -> dict[str, Tensor]:

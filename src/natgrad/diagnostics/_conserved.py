@@ -7,12 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from natgrad._named import named
 from natgrad.diagnostics._inputs import check_same_length, fits
 from natgrad.errors import ShapeError, UnsupportedError
 from natgrad.linalg import lstsq
 from natgrad.parametrizations import DeepLinear, Diagonal, MatrixProduct, Parametrization
 
 
+@named
 def balancedness(parametrization: Parametrization[Any], params: Any) -> tuple[Tensor, ...]:
     """Return the differences between neighbouring layers that gradient flow conserves.
 
@@ -56,6 +58,7 @@ def balancedness(parametrization: Parametrization[Any], params: Any) -> tuple[Te
     )
 
 
+@named
 def off_span(beta: Tensor, x: Tensor) -> Tensor:
     """Return (I − X⁺X)β, the part of β that no sample sees, in the shape of β.
 

@@ -4,9 +4,11 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import number
+from natgrad._named import named
 from natgrad.diagnostics._inputs import check_labelled, check_same_length, fits
 
 
+@named
 def margin(beta: Tensor, x: Tensor, y: Tensor, p: float = 2) -> Tensor:
     """Return minₙ yₙ xₙ·β / ‖β‖_p; negative if a sample is misclassified.
 
@@ -27,6 +29,7 @@ def margin(beta: Tensor, x: Tensor, y: Tensor, p: float = 2) -> Tensor:
     return normalized_margins(beta, x, y, p).min(-1).values
 
 
+@named
 def normalized_margins(beta: Tensor, x: Tensor, y: Tensor, p: float = 2) -> Tensor:
     """Return yₙ xₙ·β / ‖β‖_p of every sample, shape `(…, n)`; NaN where β is zero.
 

@@ -4,10 +4,12 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import number
+from natgrad._named import named
 from natgrad.diagnostics._inputs import check_real, fits
 from natgrad.linalg._precision import default_rtol
 
 
+@named
 def effective_rank(matrix: Tensor) -> Tensor:
     """Return exp(−Σ pᵢ log pᵢ), pᵢ = σᵢ/Σσ (Roy and Vetterli 2007), shape `(…)`.
 
@@ -22,6 +24,7 @@ def effective_rank(matrix: Tensor) -> Tensor:
     return torch.exp(-torch.xlogy(p, p).sum(-1))
 
 
+@named
 def numerical_rank(matrix: Tensor, rtol: float | None = None) -> Tensor:
     """Return the number of singular values above rtol × the largest, shape `(…)`, integer.
 
@@ -42,6 +45,7 @@ def numerical_rank(matrix: Tensor, rtol: float | None = None) -> Tensor:
     return rank
 
 
+@named
 def trace_norm(matrix: Tensor) -> Tensor:
     """Return the nuclear norm Σσᵢ, shape `(…)`; its least completion is `limits.nuclear_norm`.
 

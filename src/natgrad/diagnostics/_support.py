@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import dense, integer
+from natgrad._named import named
 from natgrad.diagnostics._inputs import check_real
 from natgrad.errors import DeviceError, InvalidInputError, ShapeError
 
@@ -29,6 +30,7 @@ class SupportRecovery:
     exact: bool
 
 
+@named
 def support_recovery(beta: Tensor, true_support: Tensor, k: int | None = None) -> SupportRecovery:
     """Return precision and recall of the k largest |βⱼ|; zeros are never chosen.
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import all_finite
+from natgrad._named import named
 from natgrad.directions._batch import check_problem, finite_outputs
 from natgrad.errors import NonFiniteError
 from natgrad.likelihoods import Likelihood
@@ -13,6 +14,7 @@ from natgrad.parametrizations.base import LinearHypothesis, P, Parametrization, 
 
 
 @torch.no_grad()
+@named
 def euclidean(
     likelihood: Likelihood,
     parametrization: Parametrization[P],

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import dense, require_finite
+from natgrad._named import options
 from natgrad.directions._batch import check_inputs, check_model, check_params
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood
@@ -23,6 +24,7 @@ from natgrad.parametrizations.base import (
 )
 
 
+@options
 class Fisher(Generic[P]):
     """F = Σₙ Jₙᵀ Fₙ Jₙ over inputs x, reduced as the loss; never stored unless asked.
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import instance
+from natgrad._named import named
 from natgrad.directions._batch import check_inputs, check_model
 from natgrad.directions.fisher_over import FisherOver, GaussianInputs, check_fisher_over
 from natgrad.errors import InvalidInputError, UnsupportedError, VelocityOverflowError
@@ -16,6 +17,7 @@ from natgrad.parametrizations.base import LinearHypothesis, P, Parametrization, 
 
 
 @torch.no_grad()
+@named
 def ntk(
     parametrization: Parametrization[P],
     params: P,
@@ -68,6 +70,7 @@ def ntk(
 
 
 @torch.no_grad()
+@named
 def natural_ntk(
     likelihood: Likelihood,
     parametrization: Parametrization[P],

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import all_finite, number
+from natgrad._named import named
 from natgrad.directions._batch import check_inputs, check_problem, finite_outputs
 from natgrad.directions._routes.problem import Problem
 from natgrad.directions._routes.rows import solve_over_batch, solve_over_inputs
@@ -25,6 +26,7 @@ from natgrad.parametrizations.base import P, Parametrization, detach, leaves
 
 
 @torch.no_grad()
+@named
 def natural(
     likelihood: Likelihood,
     parametrization: Parametrization[P],

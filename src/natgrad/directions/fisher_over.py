@@ -16,6 +16,7 @@ from natgrad._checks import (
     same_kind,
     tensor,
 )
+from natgrad._named import options
 from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError
 from natgrad.likelihoods import Bernoulli, Likelihood, Root
 from natgrad.linalg import cholesky
@@ -24,6 +25,7 @@ from natgrad.linalg._cholesky import check_covariance
 __all__ = ["FisherOver", "GaussianInputs"]
 
 
+@options
 @dataclass(frozen=True, eq=False)
 class GaussianInputs:
     """The population of inputs x ~ N(0, C), over which the Fisher has a closed form.

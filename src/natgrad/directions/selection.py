@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from natgrad._checks import describe
+from natgrad._named import options
 from natgrad.errors import InvalidInputError
 
 __all__ = ["LayerShares", "Selection"]
 
 
+@options
 @dataclass(frozen=True)
 class LayerShares:
     """Let layer l alone produce the fraction weights[l] of the natural velocity.

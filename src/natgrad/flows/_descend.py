@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import integer
-from natgrad.errors import NatgradError
+from natgrad._named import named
+from natgrad.errors import NatgradError, UnsupportedError
 from natgrad.flows._options import check_options
 from natgrad.flows._problem import Direction, Problem
 from natgrad.flows._recorder import Reached, Record, Recorder
@@ -20,6 +21,7 @@ from natgrad.stopping import Progress, Rule, Status, as_rule
 
 
 @torch.no_grad()
+@named
 def descend(
     direction: Direction,
     likelihood: Likelihood,
@@ -64,8 +66,8 @@ def descend(
         >>> descend(*args, step=0.5, until=steps_reached(1)).final
         tensor([0.5000, 1.0000])
     """
-    problem = Problem.checked(direction, likelihood, parametrization, params, batch, options)
     check_options(direction, options, descend)
+    problem = Problem.checked(direction, likelihood, parametrization, params, batch, options)
     integer(save_every, "save_every", low=1)
     integer(max_steps, "max_steps", low=1)
     rule, stepping = as_rule(until), step if isinstance(step, StepRule) else constant(step)
@@ -94,6 +96,8 @@ def descend(
             if rule.met(progress):
                 status, detail = rule.status, f"{rule.reason} after {steps} steps"
                 break
+    except UnsupportedError:  # no step will ever do
+        raise
     except NatgradError as error:
         status, detail = Status.DIVERGED, f"at step {steps + 1}: {error}"
     return recorder.finish(Reached(here, t, steps, evaluations, "descent", status, detail))

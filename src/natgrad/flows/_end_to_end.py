@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import describe, integer
+from natgrad._named import named
 from natgrad.directions._batch import check_problem
 from natgrad.directions._euclidean import descent
 from natgrad.errors import ShapeError
@@ -21,6 +22,7 @@ from natgrad.parametrizations.base import Parametrization
 Direction = Callable[[Likelihood, Parametrization[Tensor], Tensor, tuple[Tensor, Tensor]], Tensor]
 
 
+@named
 def end_to_end(depth: int) -> Direction:
     """Return the direction in which gradient flow of a balanced product moves the product.
 

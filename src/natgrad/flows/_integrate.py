@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import flag, integer, number
+from natgrad._named import named
 from natgrad.flows._follow import Settings, follow
 from natgrad.flows._methods.solvers import choose
 from natgrad.flows._options import check_options
@@ -20,6 +21,7 @@ Method = Literal["auto", "dual", "newton", "rkc", "dopri", "dop853", "radau", "b
 
 
 @torch.no_grad()
+@named
 def integrate(
     direction: Direction,
     likelihood: Likelihood,
@@ -85,8 +87,8 @@ def integrate(
         >>> path.status, path.evaluations < 1000
         (<Status.TIME_REACHED: 'time reached'>, True)
     """
-    problem = Problem.checked(direction, likelihood, parametrization, params, batch, options)
     check_options(direction, options, integrate)
+    problem = Problem.checked(direction, likelihood, parametrization, params, batch, options)
     if rtol is not None:
         rtol = number(rtol, "rtol", low=0, high=1, low_open=True, high_open=True)
     atol = number(atol, "atol", low=0)

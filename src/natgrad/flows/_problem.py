@@ -54,6 +54,8 @@ class Problem(Generic[P]):
         params = detach(params)
         check_problem(likelihood, parametrization, params, batch)
         problem = cls(direction, likelihood, parametrization, params, batch, options)
+        if problem.is_natural:
+            _ = problem._natural  # refuses wrong options now, not as a step that fails
         if not math.isfinite(problem.loss(params)[0]):
             raise NonFiniteError(
                 "the loss at the start must be finite, but overflows. Try smaller parameters or "

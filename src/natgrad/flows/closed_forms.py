@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import number, same_kind, tensor
+from natgrad._named import named
 from natgrad._renamed import renamed
 from natgrad.directions._batch import check_problem
 from natgrad.errors import ShapeError
@@ -32,6 +33,7 @@ __all__ = [
 
 @renamed(tolerance="rtol")
 @torch.no_grad()
+@named
 def natural_flow_of_logistic_regression(
     beta: Tensor, batch: tuple[Tensor, Tensor], times: Tensor, *, rtol: float = 1e-11
 ) -> Trajectory[Tensor]:
@@ -89,6 +91,7 @@ def natural_flow_of_logistic_regression(
     )
 
 
+@named
 def deep_linear_total(total: Tensor, optimum: Tensor, t: Tensor | float) -> Tensor:
     """Return W(t) = W* + e^{−t} (W(0) − W*) under natural gradient flow. [BLH18] (18).
 
@@ -121,6 +124,7 @@ def deep_linear_total(total: Tensor, optimum: Tensor, t: Tensor | float) -> Tens
     return optimum + decay * (total - optimum)
 
 
+@named
 def singular_times(total: Tensor, optimum: Tensor) -> Tensor:
     """Return the times at which det W(t) = 0 on the line of `deep_linear_total`, increasing.
 

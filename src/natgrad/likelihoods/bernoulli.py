@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from natgrad._checks import ALL_FLOATS, number, tensor
+from natgrad._named import options
 from natgrad.errors import DtypeError, LabelError, VelocityOverflowError
 from natgrad.likelihoods.base import (
     Likelihood,
@@ -22,6 +23,7 @@ from natgrad.likelihoods.base import (
 __all__ = ["Bernoulli"]
 
 
+@options
 class Bernoulli(Likelihood):
     """Labels y ∈ {−1, +1}, logit s, loss log(1 + e^{−ys}).
 

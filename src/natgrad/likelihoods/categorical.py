@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import ALL_FLOATS, tensor
+from natgrad._named import options
 from natgrad.errors import DtypeError, LabelError, ShapeError, VelocityOverflowError
 from natgrad.likelihoods._softmax import by_rows, covary, exponentials, has_tangent, softmax
 from natgrad.likelihoods.base import Likelihood, Root, flatten_outputs, like_torch, wide
@@ -13,6 +14,7 @@ from natgrad.likelihoods.base import Likelihood, Root, flatten_outputs, like_tor
 __all__ = ["Categorical"]
 
 
+@options
 class Categorical(Likelihood):
     """Labels y ∈ {0, …, k−1}, logits f, loss −log p_y with p = softmax(f).
 

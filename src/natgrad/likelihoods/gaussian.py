@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from natgrad._checks import dense, integer
+from natgrad._named import options
 from natgrad.errors import NonFiniteError, ShapeError
 from natgrad.likelihoods.base import (
     Likelihood,
@@ -22,6 +23,7 @@ from natgrad.linalg._cholesky import check_covariance
 __all__ = ["Gaussian"]
 
 
+@options
 class Gaussian(Likelihood):
     """Real labels with noise covariance Σ̃, loss ½ (y − f)ᵀ Σ̃⁻¹ (y − f).
 

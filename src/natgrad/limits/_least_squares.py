@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import choice, number
+from natgrad._named import named
 from natgrad._renamed import renamed
 from natgrad.errors import ConvergenceError, InvalidInputError, RankDeficientError
 from natgrad.limits._inputs import check_design, check_targets
@@ -22,6 +23,7 @@ from natgrad.linalg._precision import default_rtol
 Kind = Literal["ordinary", "minimum_norm"]
 
 
+@named
 def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
     """Return argmin ‖Xβ − y‖: the only one, or the shortest of all (ridgeless regression).
 
@@ -73,6 +75,7 @@ def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
 
 
 @renamed(tolerance="rtol")
+@named
 def basis_pursuit(x: Tensor, y: Tensor, *, rtol: float = 1e-9) -> Limit:
     """Return argmin ‖β‖₁ subject to Xβ = y: the interpolant that depth 2 prefers.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from natgrad._checks import describe, integer, number
+from natgrad._named import named
 from natgrad._renamed import renamed
 from natgrad.errors import ConvergenceError, UnsupportedError
 from natgrad.limits._inputs import signed_rows
@@ -27,6 +28,7 @@ _INSTEAD = {
 
 
 @renamed(tolerance="rtol")
+@named
 def max_margin(
     x: Tensor, y: Tensor, p: float = 2, *, starts: int = 4, seed: int = 0, rtol: float = 1e-9
 ) -> Limit:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from natgrad._named import named
 from natgrad.errors import ConvergenceError, VelocityOverflowError
 from natgrad.limits._inputs import check_start, rank_and_basis, signed_rows
 from natgrad.limits._result import Limit, finish
@@ -34,6 +35,7 @@ _INSTEAD = {
 }
 
 
+@named
 def natural_flow(x: Tensor, y: Tensor, beta0: Tensor | None = None) -> Limit:
     """Return b = lim β(t)/t along natural gradient flow, a solution of min c·b, X̃b ≥ 1.
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import dense, describe, integer, number, tensor
+from natgrad._named import named
 from natgrad._renamed import renamed
 from natgrad.errors import ConvergenceError, DeviceError, DtypeError, InvalidInputError, ShapeError
 from natgrad.limits._result import Limit, finish
@@ -24,6 +25,7 @@ _BALANCE = frozenset((10, 20, 30, 45, 60, 80, 110, 150))
 
 
 @renamed(tolerance="rtol", iterations="max_evaluations")
+@named
 def nuclear_norm(
     positions: Tensor,
     values: Tensor,

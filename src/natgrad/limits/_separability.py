@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import choice
+from natgrad._named import named
 from natgrad.errors import ConvergenceError, UnsupportedError
 from natgrad.limits._inputs import rank_and_basis, signed_rows
 from natgrad.limits._solvers.highs import split
@@ -83,6 +84,7 @@ class SeparabilityError(UnsupportedError):
         self.found = found
 
 
+@named
 def separability(x: Tensor, y: Tensor, *, solver: Solver = "interior") -> Separability:
     """Return whether some β has yₙ xₙ·β > 0 for all data, with a certificate.
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import tensor
+from natgrad._named import named
 from natgrad.errors import RankDeficientError, ShapeError
 from natgrad.linalg._precision import widen
 
@@ -20,6 +21,7 @@ def check_covariance(matrix: Tensor, name: str) -> None:
     cholesky(matrix, name=name, hint="Add a multiple of the identity, or drop a variable.")
 
 
+@named
 def cholesky(
     matrix: Tensor, *, name: str = "the matrix", hint: str = "Try a positive damping."
 ) -> Tensor:

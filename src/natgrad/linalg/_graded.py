@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import all_finite, number, same_kind, tensor
+from natgrad._named import named
 from natgrad.errors import ShapeError, VelocityOverflowError
 from natgrad.linalg._columns import column_exponents, times_power
 from natgrad.linalg._graded_basis import GradedBasis
@@ -32,6 +33,7 @@ from natgrad.linalg._precision import widen
 MILD_SPREAD = 9.0
 
 
+@named
 def graded_lstsq(
     a: Tensor, b: Tensor, log_weight: Tensor, *, rtol: float | None = None
 ) -> LeastSquares:
@@ -115,6 +117,7 @@ def _shortest(basis: GradedBasis, a: Tensor, z: Tensor, exponents: Tensor | None
     return bare_lstsq(rows, z).solution
 
 
+@named
 def graded_fisher_solve(
     a: Tensor,
     log_weight: Tensor,

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import all_finite, number, tensor
+from natgrad._named import named
 from natgrad.errors import ConvergenceError, DtypeError, ShapeError, VelocityOverflowError
 from natgrad.linalg._precision import default_rtol, widen
 
@@ -26,6 +27,7 @@ Factor = Tensor | None
 _MAX_ITERATIONS = 2000
 
 
+@named
 def kronecker_lstsq(
     left: Sequence[Factor], right: Sequence[Factor], u: Tensor, *, damping: float = 0.0
 ) -> list[Tensor]:
@@ -66,6 +68,7 @@ def kronecker_lstsq(
     return found
 
 
+@named
 def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Tensor:
     """Return the orthogonal projection of u, shape `(…, n, m)`, on {Σᵢ Aᵢ Vᵢ Bᵢ}.
 

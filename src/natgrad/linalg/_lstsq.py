@@ -9,6 +9,7 @@ from torch import Tensor
 from natgrad._checks import all_finite, number, tensor
 from natgrad._checks import dtype as check_dtype
 from natgrad._checks import require_finite as require_finite
+from natgrad._named import named
 from natgrad.errors import DtypeError, ShapeError, VelocityOverflowError
 from natgrad.linalg._columns import column_exponents, times_power
 from natgrad.linalg._graded_basis import GradedBasis
@@ -38,6 +39,7 @@ class LeastSquares:
     rtol: float
 
 
+@named
 def lstsq(
     a: Tensor, b: Tensor, *, rtol: float | None = None, rounded: torch.dtype | None = None
 ) -> LeastSquares:

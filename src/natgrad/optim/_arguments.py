@@ -2,9 +2,7 @@
 
 import dataclasses
 import difflib
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, get_args
 
 import torch
@@ -31,48 +29,6 @@ _LIKELIHOODS = {
     "BCELoss": "Bernoulli",
     "BCEWithLogitsLoss": "Bernoulli",
 }
-
-
-def named(call: Callable[P, R]) -> Callable[P, R]:
-    """Return the function with a sentence for calls that do not fit its signature.
-
-    Example:
-        >>> named(lambda *, rate=1.0: rate)(rat=2.0)
-        Traceback (most recent call last):
-        ...
-        natgrad.errors.InvalidInputError: <lambda> has no option 'rat'. Did you mean 'rate'?
-    """
-    signature = inspect.signature(call)
-    known = [name for name in signature.parameters if name not in ("self", "cls")]
-    where = call.__qualname__.removesuffix(".__init__")
-
-    @functools.wraps(call)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            refuse_unknown(kwargs, known, where)
-            raise DtypeError(f"{where}: {error}. {_takes(signature)}") from None
-        return call(*args, **kwargs)
-
-    return checked
-
-
-def _takes(signature: inspect.Signature) -> str:
-    """Return a sentence about the arguments of a call."""
-    found = [p for name, p in signature.parameters.items() if name not in ("self", "cls")]
-    bare = [p.name for p in found if p.kind is not p.KEYWORD_ONLY]
-    by_name = [f"{p.name}=" for p in found if p.kind is p.KEYWORD_ONLY]
-    parts = [", ".join(bare), "by name " + ", ".join(by_name) if by_name else ""]
-    listed = "; ".join(part for part in parts if part)
-    return f"It takes {listed}." if listed else "It takes no arguments."
-
-
-def options(kind: type[C]) -> type[C]:
-    """Return the dataclass with a sentence for calls that do not fit its fields."""
-    kind.__init__ = named(kind.__init__)  # type: ignore[method-assign]
-    kind.__init__.__qualname__ = f"{kind.__name__}.__init__"
-    return kind
 
 
 def keep(record: object, **values: object) -> None:

@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.nn import Module
 
 from natgrad._checks import ALL_FLOATS, dense, describe, require_finite
+from natgrad._named import named
 from natgrad.errors import DtypeError, InvalidInputError, NatgradError, ShapeError
 from natgrad.likelihoods import Likelihood
-from natgrad.optim._arguments import named, trainable
+from natgrad.optim._arguments import trainable
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import as_factors
 from natgrad.optim._curvature.block import BlockDiagonal, KroneckerBlock

@@ -27,7 +27,7 @@ def solve(
         likelihood: The likelihood.
         batch: The batch.
         pieces: The samples.
-        velocities: J dᵢ of every part, forevery piece.
+        velocities: J dᵢ of every part, for every piece.
         direction: d.
         damping: λ.
     """

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from natgrad._checks import function, integer, number
+from natgrad._named import options
 from natgrad.errors import InvalidInputError
-from natgrad.optim._arguments import keep, literal, options
+from natgrad.optim._arguments import keep, literal
 from natgrad.optim._states import real
 
 __all__ = ["Adaptive", "Damping", "Fixed", "Scheduled", "Split"]

@@ -11,10 +11,11 @@ import torch
 from torch.nn import Module
 
 from natgrad._checks import function, integer, number, refuse_unknown
+from natgrad._named import named
 from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim import statistics
-from natgrad.optim._arguments import check_generator, divide, named, trainable
+from natgrad.optim._arguments import check_generator, divide, trainable
 from natgrad.optim._averaging import WeightAverage
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._capture.moments import Factors
@@ -174,7 +175,7 @@ class NGD(Resumable):
         """Return the method of [BLH18] §5: (20) and (21) at every step, and nothing more.
 
         Factors of each batch alone, every Λ̃ from errors sampled `samples` times, √λ on both
-        factors, an equal share of 1/L forevery layer. Two corrections: the predicted decrease of
+        factors, an equal share of 1/L for every layer. Two corrections: the predicted decrease of
         (21) has the sign of a decrease and counts α once, and λ has a floor, without which it runs
         away. `known_output` does not sample the last Λ̃.
 

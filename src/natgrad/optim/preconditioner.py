@@ -7,9 +7,10 @@ import torch
 from torch.nn import Module
 
 from natgrad._checks import number
+from natgrad._named import named
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim import statistics
-from natgrad.optim._arguments import check_generator, named, trainable
+from natgrad.optim._arguments import check_generator, trainable
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import Core, as_factors, check_options
 from natgrad.optim._curvature.inverse import Solver

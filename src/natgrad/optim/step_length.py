@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import integer
+from natgrad._named import options
 from natgrad.errors import NonFiniteError
 from natgrad.likelihoods import Likelihood
-from natgrad.optim._arguments import keep, options
+from natgrad.optim._arguments import keep
 from natgrad.optim._capture.batch import Batch, Piece, Reproduction
 from natgrad.optim._direction import Direction, Part
 from natgrad.optim._shares import solve
@@ -49,7 +50,7 @@ class QuadraticModel:
 
     @classmethod
     def of_equal_shares(cls, direction: Direction) -> "QuadraticModel":
-        """Return the model whose minimum is an equal share forevery block ([BLH18] footnote 1)."""
+        """Return the model whose minimum is an equal share for every block ([BLH18] footnote 1)."""
         # With the sign of a decrease and the step length counted once.
         share = 1 / direction.depth
         return cls(share, direction.batch_slope, direction.slope / share, share=1.0)
@@ -156,7 +157,7 @@ class Quadratic:
 @options
 @dataclass(frozen=True, kw_only=True)
 class PerLayer(Quadratic):
-    """A length forevery layer: the minimum of the quadratic model over all of them together.
+    """A length for every layer: the minimum of the quadratic model over all of them together.
 
     The shares cᵢ solve Σⱼ dᵢᵀ(F + λ)dⱼ cⱼ = gᵀdᵢ, which takes a forward pass for each layer instead
     of one for all. In deep linear networks with a bottleneck equal shares converge at a fraction of
@@ -359,7 +360,7 @@ class Ruler:
     def velocities(
         self, direction: Direction | Part, pieces: Sequence[Piece], epsilon: float
     ) -> list[Tensor]:
-        """Return J d forevery piece, by the difference quotient of the outputs."""
+        """Return J d for every piece, by the difference quotient of the outputs."""
         with direction.nudged(epsilon):
             return [(piece.output - piece.outputs_again()) / epsilon for piece in pieces]
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import describe, instance, integer, integers, number, numbers
+from natgrad._named import options
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.linalg._kronecker import Factor
 from natgrad.parametrizations._guard import guarded
@@ -35,6 +36,7 @@ from natgrad.parametrizations.base import (
 __all__ = ["DeepLinear"]
 
 
+@options
 class DeepLinear(LiftedHypothesis[tuple[Tensor, ...]]):
     """W = W_L⋯W₁: a tuple W₁…W_L with Wᵢ of shape `(nᵢ, nᵢ₋₁)`, outputs x Wᵀ for x `(n, n₀)`.
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from natgrad._named import options
 from natgrad.errors import DtypeError, RankDeficientError, ShapeError
 from natgrad.parametrizations._guard import guarded
 from natgrad.parametrizations.base import (
@@ -24,6 +25,7 @@ from natgrad.parametrizations.base import (
 __all__ = ["Diagonal"]
 
 
+@options
 class Diagonal(LinearHypothesis[Tensor]):
     """β = w₁ ⊙ ⋯ ⊙ w_L: one tensor `(L, d)`, outputs x @ β for inputs `(n, d)`.
 

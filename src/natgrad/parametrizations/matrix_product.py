@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import describe, integer, number
+from natgrad._named import options
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.linalg import reachable
 from natgrad.parametrizations._products.entries import check_entries, gather, scatter
@@ -38,6 +39,7 @@ from natgrad.parametrizations.base import (
 __all__ = ["MatrixProduct"]
 
 
+@options
 class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
     """β = W₁⋯W_L: a tuple of matrices that chain, read at positions `(n, 2)` (row, column).
 

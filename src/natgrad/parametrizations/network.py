@@ -11,6 +11,7 @@ from torch.nn import Module, UninitializedParameter
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from natgrad._checks import integer
+from natgrad._named import options
 from natgrad.errors import DtypeError, ModuleError, ShapeError
 from natgrad.parametrizations._guard import first_line
 from natgrad.parametrizations._linear_taps import tap_linear_layers
@@ -27,6 +28,7 @@ __all__ = ["Network"]
 Dict = dict[str, Tensor]
 
 
+@options
 class Network(Parametrization[Dict]):
     """A module as a function of its parameters: the dict that `torch.func.functional_call` takes.
 

@@ -4,12 +4,14 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import describe, number, tensor
+from natgrad._named import named
 from natgrad.errors import LabelError, ShapeError
 from natgrad.flows._methods.newton_path import NewtonPath
 from natgrad.linalg import lstsq
 from natgrad.linalg._precision import widen
 
 
+@named
 def natural_logits(s: Tensor, y: Tensor, t: Tensor | float) -> Tensor:
     """Return logits at time t under natural gradient flow with a full-row-rank Jacobian.
 

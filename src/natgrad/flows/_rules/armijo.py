@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from natgrad._checks import number
+from natgrad._named import named
 from natgrad.flows._problem import Problem
 from natgrad.flows._rules.base import Stepped, StepRule, moved
 from natgrad.parametrizations.base import P
@@ -11,6 +12,7 @@ _DECREASE = 1e-4  # of the decrease that the slope predicts
 _SHORTEST = 1e-30
 
 
+@named
 def armijo(size: float = 0.1, *, grow: float = 1.1, shrink: float = 0.5) -> StepRule:
     """Return steps shortened by Armijo's rule: the loss falls by 1e-4 of what its slope predicts.
 

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from natgrad._checks import number
+from natgrad._named import named
 from natgrad.flows._problem import Problem
 from natgrad.flows._rules.base import Stepped, StepRule, moved
 from natgrad.parametrizations.base import P
 
 
+@named
 def constant(size: float) -> StepRule:
     """Return fixed steps of length η, as both papers take them.
 

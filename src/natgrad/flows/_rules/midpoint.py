@@ -1,11 +1,13 @@
 """Steps along the direction half a step ahead."""
 
+from natgrad._named import named
 from natgrad.flows._problem import Problem
 from natgrad.flows._rules.base import Stepped, StepRule, moved
 from natgrad.flows._rules.constant import Constant
 from natgrad.parametrizations.base import P
 
 
+@named
 def midpoint(size: float) -> StepRule:
     """Return fixed steps of length η along the direction half a step ahead.
 

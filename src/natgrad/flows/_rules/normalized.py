@@ -2,10 +2,12 @@
 
 import math
 
+from natgrad._named import named
 from natgrad.flows._rules.armijo import Armijo
 from natgrad.flows._rules.base import StepRule
 
 
+@named
 def normalized(size: float = 0.1, *, grow: float = 1.1, shrink: float = 0.5) -> StepRule:
     """Return steps along −∇ log L with Armijo's rule: the loss falls by a factor, not an amount.
 

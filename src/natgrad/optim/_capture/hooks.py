@@ -60,7 +60,7 @@ class Schedule:
 
 
 class Capture:
-    """Hooks on a model's layers and on its criterion; collects a `Call` forevery batch.
+    """Hooks on a model's layers and on its criterion; collects a `Call` for every batch.
 
     Args:
         model: The model.

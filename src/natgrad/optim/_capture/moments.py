@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from natgrad._checks import flag, integer, number
+from natgrad._named import options
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.likelihoods import Likelihood
-from natgrad.optim._arguments import keep, literal, options
+from natgrad.optim._arguments import keep, literal
 from natgrad.optim._curvature.factor import Gram
 from natgrad.optim._layers.coverage import Coverage
 from natgrad.optim._layers.linear import Layer, LinearLayer, Sharing, wide

@@ -6,7 +6,7 @@
 | `eigen` | Λ; any power; needs no γ | 14 n³ |
 | `woodbury` | the last inverse and r new rows | 10.5 n² r |
 | `row` | Λ = xxᵀ of one row alone | n, and applying it 5/n of a product |
-| `constant` | Λ that never changes | 14 n³ once, then n³ forevery new γ |
+| `constant` | Λ that never changes | 14 n³ once, then n³ for every new γ |
 | `low_rank` | Λ; rank r and one number for the rest | 13 n² r, and applying it 4 r/n of a product |
 
 Measured in float32 for n = 400…2000; LAPACK runs far off its bound at these sizes. A rank-one

@@ -203,7 +203,7 @@ class NGD(Resumable):
         if options.get("factors") is not None and samples != 1:
             raise InvalidInputError(
                 "samples and factors were both given: name K in "
-                f"factors=Factors(samples={samples}, memory=0)."
+                f"factors=Factors(samples={samples}, memory=0, exact_output=False)."
             )
         floor = (1e-10 if double else 1e-8) if floor is None else floor
         rule = Adaptive(

@@ -42,14 +42,13 @@ def departures(config: Fig4, arrays: Arrays) -> Sequence[str]:
         f"{config.slow_seeds}) L = 4 reaches {_gaussian(config, arrays)}. This is behind the "
         "constant start everywhere, and on par with L = 1 at some N but not at others. Coordinates "
         "whose factors happen to start large grow first and separate the data. True ones that "
-        "start small are then still near the saddle and get no more gradient. More steps hardly "
-        f"help: from t = {config.until:g} to {100 * config.until:g} accuracy gains at most "
+        "start small are then still near the saddle and get no more gradient. More steps "
+        f"change little: from t = {config.until:g} to {100 * config.until:g} accuracy gains at most "
         f"{_gains(arrays)}. At t = {config.until / 100:g} runs from a small start with many "
         "samples have not converged, as the paper guesses.",
         f"“NGD fails to learn the sparse structure”: at N = {most} the {config.ones} largest |β| "
-        f"of NGD are the true features in {(named == 1).sum()} of {config.seeds} data sets. It "
-        "learns which features matter, but adds noise on the others: "
-        f"{100 * share.mean():.0f} % of ‖β‖ is on the true ones. It does fail at N = D: "
+        f"of NGD are the true features in {(named == 1).sum()} of {config.seeds} data sets, and "
+        f"{100 * share.mean():.0f} % of ‖β‖ is on the true ones. At N = D "
         f"{100 * Table(arrays, 'named')(NGD, config.dim).mean():.0f} % of the largest are true.",
         "“Population Fisher worse than EGD”: it is worse than the deep networks, but at least as "
         f"good as EGD L = 1 at every N ({mean(POPULATION)} and {mean('EGD L=1')} at N = {few}).",
@@ -69,7 +68,7 @@ def departures(config: Fig4, arrays: Arrays) -> Sequence[str]:
         f"The paper's loop: one step takes {1e3 * step.min():.2f} to {1e3 * step.max():.2f} ms "
         f"here, so 2 million steps for each point of the EGD curves would take {curves / 3600:.0f} "
         f"CPU hours. All cells of this figure took {float(arrays['all_cells_seconds']):.0f} s.",
-        "The first 20 coefficients are all positive. An initialization with equal factors would "
+        f"The first {config.ones} coefficients are all positive. An initialization with equal factors would "
         "assume that; ours can reach either sign.",
     ]
 

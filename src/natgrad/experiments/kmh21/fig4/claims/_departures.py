@@ -68,8 +68,8 @@ def departures(config: Fig4, arrays: Arrays) -> Sequence[str]:
         f"The paper's loop: one step takes {1e3 * step.min():.2f} to {1e3 * step.max():.2f} ms "
         f"here, so 2 million steps for each point of the EGD curves would take {curves / 3600:.0f} "
         f"CPU hours. All cells of this figure took {float(arrays['all_cells_seconds']):.0f} s.",
-        f"The first {config.ones} coefficients are all positive. An initialization with equal factors would "
-        "assume that; ours can reach either sign.",
+        f"The first {config.ones} coefficients are all positive. An initialization with equal "
+        "factors would assume that; ours can reach either sign.",
     ]
 
 

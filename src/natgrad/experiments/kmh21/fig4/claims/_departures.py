@@ -43,8 +43,8 @@ def departures(config: Fig4, arrays: Arrays) -> Sequence[str]:
         "constant start everywhere, and on par with L = 1 at some N but not at others. Coordinates "
         "whose factors happen to start large grow first and separate the data. True ones that "
         "start small are then still near the saddle and get no more gradient. More steps "
-        f"change little: from t = {config.until:g} to {100 * config.until:g} accuracy gains at most "
-        f"{_gains(arrays)}. At t = {config.until / 100:g} runs from a small start with many "
+        f"change little: from t = {config.until:g} to {100 * config.until:g} accuracy gains at "
+        f"most {_gains(arrays)}. At t = {config.until / 100:g} runs from a small start with many "
         "samples have not converged, as the paper guesses.",
         f"“NGD fails to learn the sparse structure”: at N = {most} the {config.ones} largest |β| "
         f"of NGD are the true features in {(named == 1).sum()} of {config.seeds} data sets, and "

@@ -43,7 +43,7 @@ ROWS = [
     (
         "LayerNorm, RMSNorm, GroupNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d",
         "the exact block of scale and shift; its diagonal beyond 1024 numbers",
-        test_layers.test_blocks_of_normalisations_are_exact,
+        test_layers.test_blocks_of_normalizations_are_exact,
     ),
     (
         "MultiheadAttention",

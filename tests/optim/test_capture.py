@@ -347,7 +347,7 @@ def test_parameters_without_gradient_stay():
         assert torch.equal(p, before[name]) == ("used." not in name or "unused" in name)
 
 
-def test_dropout_and_batch_normalisation_are_replayed():
+def test_dropout_and_batch_normalization_are_replayed():
     build = lambda: Sequential(Linear(3, 8), BatchNorm1d(8), Dropout(0.3), Linear(8, 2))  # noqa: E731
     model, criterion = seeded(build), Gaussian()
     model[1].num_batches_tracked.zero_()

@@ -82,7 +82,7 @@ NORMS = {
 
 
 @pytest.mark.parametrize("name", NORMS)
-def test_blocks_of_normalisations_are_exact(name):
+def test_blocks_of_normalizations_are_exact(name):
     build, shape = NORMS[name]
     x, y, criterion = randn(*shape, seed=1), randn(6, 2, seed=2), Gaussian()
     optimizer = started(build, criterion, x, y)
@@ -96,7 +96,7 @@ def test_blocks_of_normalisations_are_exact(name):
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_steps_of_normalisations_divide_by_the_damped_block(full, monkeypatch):
+def test_steps_of_normalizations_divide_by_the_damped_block(full, monkeypatch):
     monkeypatch.setattr("natgrad.optim._layers.norm.LARGEST_FULL_BLOCK", 1024 if full else 0)
     build, shape = NORMS["LayerNorm"]
     x, y, criterion = randn(*shape, seed=1), randn(6, 2, seed=2), Gaussian()

@@ -272,7 +272,10 @@ def test_the_script_for_several_processes_runs_and_resumes(tmp_path):
     page = (DOCS / "tutorial_optimizer.md").read_text()
     script = re.search(r"```py\n(# train\.py\n.*?)```", page, re.S)
     assert script is not None
-    (tmp_path / "train.py").write_text(script[1])
+    # Now and then torch aborts while the interpreter ends, after a script that only wraps a model
+    # in DistributedDataParallel as well. What is tested here has happened by then.
+    quiet_end = "import os, sys\nsys.stdout.flush()\nos._exit(0)\n"
+    (tmp_path / "train.py").write_text(script[1] + quiet_end)
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
     losses = []
     for steps in (20, 40):

@@ -68,3 +68,4 @@ if __name__ == "__main__":
     folder, rank, *tasks = sys.argv[1:]
     torch.set_num_threads(1)
     run(Path(folder), int(rank), tasks)
+    os._exit(0)  # torch sometimes aborts while the interpreter ends, without natgrad as well

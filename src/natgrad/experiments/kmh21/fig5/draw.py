@@ -44,8 +44,8 @@ def draw(config: Fig5, arrays: Arrays) -> Figure:
     for k, axes in enumerate(np.atleast_1d(fourth.subplots(1, many, sharey=True))):
         _dynamics(axes, arrays, k)
     figure.suptitle(
-        "Depth lets EGD complete a matrix. NGD with the Fisher over all entries never does; with "
-        "that over the observed entries, or damped, it does"
+        "Depth lets EGD complete a matrix. NGD with the Fisher over all entries never does;\n"
+        "with the Fisher over the observed entries, or damped, it does"
     )
     return figure
 

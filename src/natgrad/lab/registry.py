@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any
 
+from natgrad._checks import instance
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import Experiment
 
@@ -57,7 +58,7 @@ def register(experiment: Experiment[Any]) -> Experiment[Any]:
         >>> register(figure) is figure
         True
     """
-    _require(experiment, "an experiment", Experiment)
+    instance(experiment, "an experiment", Experiment)
     _EXPERIMENTS[experiment.name] = experiment
     return experiment
 
@@ -92,16 +93,9 @@ def experiment(name: str) -> Experiment[Any]:
         >>> experiment("kmh21/fig2").name
         'kmh21/fig2'
     """
-    _require(name, "the name of a figure", str)
+    instance(name, "the name of a figure", str)
     if name in _EXPERIMENTS:
         return _EXPERIMENTS[name]
     near = difflib.get_close_matches(name, _EXPERIMENTS, n=1, cutoff=0.4)
     hint = f"Did you mean {near[0]}?" if near else "`natgrad list` shows them all."
     raise InvalidInputError(f"there is no figure {name!r}. {hint}")
-
-
-def _require(value: Any, name: str, kind: type) -> None:
-    if not isinstance(value, kind):
-        from natgrad._checks import instance  # imports torch, which the way without errors spares
-
-        instance(value, name, kind)

@@ -1,7 +1,6 @@
 """The page in a real browser: no error, no request, and everything on it works."""
 
 import base64
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,10 @@ import pytest
 
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.report import write_report
+from tests.browser import CONTRAST, PHONE, TOO_WIDE, WIDE, Visit, launched, needs_browser
 from tests.lab.run_folders import Toy, toy_arrays, write_run
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-WIDE = {"width": 1200, "height": 900}
-PHONE = {"width": 360, "height": 740}
-
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: pip install natgrad[test]"
-)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no browser is installed: apt-get install chromium"
-)
+pytestmark = needs_browser
 
 EVIL = '"><script>window.ran = 1</script><img src=x onerror="window.ran = 1">'
 EVIL_PICTURE = b"""<svg xmlns="http://www.w3.org/2000/svg" width="300" height="200"
@@ -32,10 +22,8 @@ EVIL_PICTURE = b"""<svg xmlns="http://www.w3.org/2000/svg" width="300" height="2
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -65,32 +53,6 @@ def report(tmp_path_factory) -> Path:
     (out / "toy-cut").mkdir()
     (out / "toy-cut" / "report.json").write_text("{")
     return write_report(out)
-
-
-class Visit:
-    """A page, with all it logged and all it asked for."""
-
-    def __init__(self, browser: Any, report: Path, **options: Any) -> None:
-        self.context = browser.new_context(**({"viewport": WIDE} | options))
-        self.page = self.context.new_page()
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.failed: list[tuple[str, str]] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.on("requestfailed", lambda r: self.failed.append((r.url, r.failure)))
-        self.page.goto(report.as_uri())
-
-    def __enter__(self) -> "Visit":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.context.close()
-
-    def column(self, table: str, column: int) -> list[str]:
-        cells = self.page.locator(f"{table} tbody tr td:nth-child({column})")
-        return [text.strip() for text in cells.all_inner_texts()]
 
 
 @pytest.fixture
@@ -288,32 +250,6 @@ def test_the_page_follows_the_system_and_its_button(browser, report, scheme) -> 
         assert visit.said == []
 
 
-CONTRAST = """() => {
-    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-    const luminance = (colour) => {
-        canvas.fillStyle = colour;
-        canvas.fillRect(0, 0, 1, 1);
-        const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
-        return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-    };
-    const behind = (element) => {
-        for (let e = element; e; e = e.parentElement) {
-            const colour = getComputedStyle(e).backgroundColor;
-            if (colour !== "rgba(0, 0, 0, 0)") return colour;
-        }
-    };
-    const low = {};
-    for (const e of document.querySelectorAll("h1,h2,h3,p,a,td,dt,dd,li,b,code,button,.verdict")) {
-        if (!e.checkVisibility() || !e.textContent.trim()) continue;
-        const [x, y] = [luminance(getComputedStyle(e).color), luminance(behind(e))];
-        const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
-        if (ratio < 4.5) low[e.outerHTML.slice(0, 80)] = ratio;
-    }
-    return low;
-}"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_has_the_contrast_that_readers_need(browser, report, scheme) -> None:
     with Visit(browser, report, color_scheme=scheme) as visit:
@@ -325,11 +261,7 @@ def test_a_phone_never_scrolls_sideways(browser, report) -> None:
     with Visit(browser, report, viewport=PHONE, is_mobile=True, has_touch=True) as visit:
         page = visit.page
         page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
-        wide = page.evaluate(
-            "[...document.querySelectorAll('body *')].filter(e => e.checkVisibility()"
-            " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML)"
-        )
-        assert wide == []
+        assert page.evaluate(TOO_WIDE) == []
         size = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert size == [PHONE["width"], PHONE["width"]]
         page.locator("#summary").get_by_role("button", name="Verdict").tap()

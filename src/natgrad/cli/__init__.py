@@ -25,6 +25,7 @@ COMMANDS = {
     "compare": "fit your own table: EGD at each depth, NGD, and the limits they tend to",
     "complete": "fill in your own matrix, from (row, column, value) triples",
     "bench": "race NGD against its best peers, all tuned alike, in seconds to a target",
+    "playground": "open the interactive page: drag points, watch the separators move",
     "report": "write one HTML page of all results, readable offline",
     "draw": "draw a figure again from its saved arrays, computing nothing",
     "clean": "list stored files that are no longer needed, and remove them if asked",

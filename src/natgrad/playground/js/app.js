@@ -2,7 +2,7 @@
 "use strict";
 (function (ng) {
   const byId = (id) => document.getElementById(id);
-  const [FIRST, LAST, SAMPLES] = [-1, 12, 105];
+  const [FIRST, LAST, SAMPLES] = [-1, 12, 131];
   const POWERS = Array.from({ length: SAMPLES }, (_, k) => FIRST + ((LAST - FIRST) * k) / (SAMPLES - 1));
   const STEP = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 
@@ -234,8 +234,9 @@
     }
   });
   byId("theme").addEventListener("click", () => {
-    const dark = getComputedStyle(document.documentElement).colorScheme.includes("dark only") || document.documentElement.dataset.theme === "dark" || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
-    document.documentElement.dataset.theme = dark ? "light" : "dark";
+    const root = document.documentElement;
+    const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    root.dataset.theme = (root.dataset.theme ?? system) === "dark" ? "light" : "dark";
   });
   addEventListener("hashchange", () => change(ng.decode(location.hash, state)));
   ng.redraw();

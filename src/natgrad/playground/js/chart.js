@@ -1,7 +1,7 @@
 // Angles over time: one curve per method, one dashed level per limit, and the time that is shown.
 "use strict";
 (function (ng) {
-  const [LEFT, RIGHT, TOP, BOTTOM] = [44, 500, 12, 216];
+  const [LEFT, RIGHT, TOP, BOTTOM] = [44, 488, 12, 216];
   const [FIRST, LAST] = [-1, 12];
   const SHORT = { a: "ℓ2", b: "ℓ1", c: "ℓ⅔", d: "ℓ½", v: "LP" };
 
@@ -23,7 +23,7 @@
       this.labels = {};
       for (const key of ng.LIMITS) {
         this.series[key] = ng.svg(root, "line", { class: `line line-${key}`, x1: LEFT, x2: RIGHT });
-        this.labels[key] = ng.svg(root, "text", { class: "level", x: RIGHT + 3 }, SHORT[key]);
+        this.labels[key] = ng.svg(root, "text", { class: "level", x: RIGHT + 8 }, SHORT[key]);
       }
       this.now = {};
       for (const key of ng.LINES) {

@@ -132,6 +132,11 @@
     return { betas, steps, path, beta };
   };
 
+  // A slope that keeps a cubic within its ends (Fritsch and Carlson 1980). At a finite optimum the
+  // slope is rounding times t.
+  const gentle = (slope, secant) =>
+    slope * secant <= 0 ? 0 : Math.sign(secant) * Math.min(Math.abs(slope), 3 * Math.abs(secant));
+
   // The path at any s by a cubic through both ends of its step: for curves, not for numbers.
   ng.between = function ({ path, beta }, s) {
     let i = 1;
@@ -140,10 +145,11 @@
     const x = Math.min(1, Math.max(0, (s - path.s[i - 1]) / h));
     const [a, b] = [path.v[i - 1], path.v[i]];
     const [f, g] = [path.slope[i - 1], path.slope[i]];
-    const at = (k) =>
-      a[k] +
-      x * x * (3 - 2 * x) * (b[k] - a[k]) +
-      h * x * (1 - x) * ((1 - x) * f[k] - x * g[k]);
+    const at = (k) => {
+      const rise = b[k] - a[k];
+      const [first, last] = [gentle(h * f[k], rise), gentle(h * g[k], rise)];
+      return a[k] + x * x * (3 - 2 * x) * rise + x * (1 - x) * ((1 - x) * first - x * last);
+    };
     return beta([at(0), at(1)]);
   };
 })((globalThis.natgrad ??= {}));

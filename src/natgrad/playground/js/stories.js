@@ -14,8 +14,6 @@
   }
   const rows = (list) => list.map(([x, y, label = 1]) => ({ x, y, label }));
 
-  const FAR = [[1, 0.45], [0.55, 1.1], [1.6, -0.75], [-0.9, -1.6, -1], [-3, -0.2, -1]];
-
   ng.STORIES = {
     fig2: {
       name: "Depth turns the line",
@@ -29,13 +27,13 @@
     },
     far: {
       name: "Far points pull NGD",
-      points: rows([...FAR, [3.6, 3.2], [3.9, 3.5], [3.4, 3.7], [-3.7, -3.4, -1], [-3.3, -3.0, -1]]),
-      view: 4.5,
+      points: rows([[1, 0.5], [-0.7, -1.85, -1], [2.3, -1.2], [4.2, -0.6], [-4.4, 0.3, -1]]),
+      view: 5.2,
       time: 12,
       scale: -1,
-      shown: "2nabv",
+      shown: "nabv",
       title: "NGD is not a maximum margin, of any norm.",
-      text: "Margins look only at the nearest points. NGD ends in a corner that the sum of all points selects. Drag the far clusters below the axis: the margins stay, and NGD jumps to another corner.",
+      text: "Margins look only at the nearest points. NGD ends in a corner that the sum of all points selects. Drag the far point on the right to the top: the dashed margins stay where they are, and NGD jumps to another corner.",
     },
     d1: {
       name: "Other coordinates",

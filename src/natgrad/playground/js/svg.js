@@ -23,14 +23,17 @@
     if (element.textContent !== text) element.textContent = text;
   };
 
-  ng.fixed = (v, digits = 1) => (Number.isFinite(v) ? v.toFixed(digits) : "–").replace("-", "−");
+  ng.fixed = function (v, digits = 1) {
+    const text = v.toFixed(digits);
+    return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−"); // never −0.0
+  };
 
   const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹", ".": "·" };
   ng.power = (v) => `10${[...String(Number(v.toFixed(2)))].map((c) => RAISED[c]).join("")}`;
 
   ng.NAMES = {
     1: "EGD, depth 1", 2: "EGD, depth 2", 3: "EGD, depth 3", 4: "EGD, depth 4", n: "NGD, any depth",
-    a: "ℓ2 max margin", b: "ℓ1 max margin", c: "ℓ2/3 max margin", d: "ℓ1/2 max margin", v: "corner of the LP",
+    a: "ℓ2 max margin", b: "ℓ1 max margin", c: "ℓ⅔ max margin", d: "ℓ½ max margin", v: "corner of the LP",
   };
   ng.BADGES = { 1: "1", 2: "2", 3: "3", 4: "4", n: "N" };
 })((globalThis.natgrad ??= {}));

@@ -58,7 +58,7 @@ class Visit:
 
 # Visible elements that a phone would have to scroll to sideways; pictures clip what they hold.
 TOO_WIDE = (
-    "[...document.querySelectorAll('body *:not(svg *)')].filter(e => e.checkVisibility()"
+    "[...document.querySelectorAll('body *:not(svg *, .panel *)')].filter(e => e.checkVisibility()"
     " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML)"
 )
 

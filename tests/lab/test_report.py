@@ -334,6 +334,7 @@ def test_what_users_wrote_is_text(tmp_path) -> None:
         "toy-" + evil.replace("/", ""),
         figure=evil,
         title=evil,
+        story=evil,
         source=evil,
         preset="paper",
         claims=claims,
@@ -350,7 +351,7 @@ def test_what_users_wrote_is_text(tmp_path) -> None:
     (tmp_path / "out" / "verify.json").write_text(verified(1, id=evil, statement=evil, source=evil))
     found = page(tmp_path / "out")
     assert len(found.all("script")) == 1
-    assert len(found.all("img")) == 2  # the picture, and the one in the dialog
+    assert len(found.all("img")) == 3  # the picture, its thumbnail, and the one in the dialog
     assert found.text.count(evil) >= 14
 
 

@@ -55,9 +55,13 @@ def report(tmp_path_factory) -> Path:
     return write_report(out)
 
 
+UNFOLD = "document.querySelectorAll('details').forEach(e => e.open = true)"
+
+
 @pytest.fixture
 def visit(browser, report) -> Iterator[Visit]:
     with Visit(browser, report) as visit:
+        visit.page.evaluate(UNFOLD)
         yield visit
         assert visit.said == []
 
@@ -68,6 +72,27 @@ def test_it_loads_without_a_word_and_without_the_network(visit, report) -> None:
     assert visit.said == []
     assert visit.page.title() == "natgrad: figures and claims"
     assert visit.page.evaluate("document.compatMode") == "CSS1Compat"
+
+
+def test_pictures_come_first_and_claims_are_folded_unless_one_fails(browser, report) -> None:
+    with Visit(browser, report) as visit:
+        top = [
+            box["y"]
+            for box in (e.bounding_box() for e in visit.page.locator(".contents img").all())
+        ]
+        assert len(top) == 3
+        assert max(top) < WIDE["height"]
+        folded = visit.page.locator("#run-toy-a > details").first
+        assert (
+            folded.locator("summary").inner_text()
+            == "Claims: 2 hold, 1 refutes the paper (documented)"
+        )
+        assert not folded.evaluate("e => e.open")
+        assert visit.page.locator("#run-toy-odd > details").first.evaluate("e => e.open")
+        link = visit.page.locator(".contents a").first
+        link.click()
+        assert visit.page.url.endswith(link.get_attribute("href"))
+        assert visit.said == []
 
 
 def test_every_figure_is_visible(visit) -> None:
@@ -159,12 +184,21 @@ def test_data_are_saved(visit) -> None:
     assert data.decode() == toy_arrays().csv("accuracy")
 
 
-@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+@pytest.mark.parametrize("kind", ["svg", "pdf"])
 def test_pictures_are_saved(visit, report, kind) -> None:
     link = visit.page.locator("#run-toy-a figcaption").get_by_text(kind.upper(), exact=True)
     name, data = saved(visit, link)
     assert name == f"toy-a.{kind}"
     assert data == (report.parent / "toy-a" / f"figure.{kind}").read_bytes()
+
+
+def test_a_png_is_made_of_the_picture(visit) -> None:
+    image = visit.page.locator("#run-toy-a .picture img")
+    width = image.evaluate("async image => (await image.decode(), image.naturalWidth)")
+    name, data = saved(visit, visit.page.locator("#run-toy-a figcaption").get_by_text("PNG"))
+    assert name == "toy-a.png"
+    assert data.startswith(b"\x89PNG")
+    assert int.from_bytes(data[16:20], "big") == 2 * width
 
 
 def test_the_largest_table_that_is_offered_is_saved(browser, tmp_path) -> None:
@@ -175,6 +209,7 @@ def test_the_largest_table_that_is_offered_is_saved(browser, tmp_path) -> None:
     assert len(arrays.csv("x")) > 800_000
     write_run(tmp_path, arrays=arrays)
     with Visit(browser, write_report(tmp_path)) as visit:
+        visit.page.evaluate(UNFOLD)
         _, data = saved(visit, visit.page.locator(".downloads a").first)
         assert data.decode() == arrays.csv("x")
 
@@ -253,19 +288,24 @@ def test_the_page_follows_the_system_and_its_button(browser, report, scheme) -> 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_has_the_contrast_that_readers_need(browser, report, scheme) -> None:
     with Visit(browser, report, color_scheme=scheme) as visit:
-        visit.page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+        visit.page.evaluate(UNFOLD)
         assert visit.page.evaluate(CONTRAST) == {}
 
 
 def test_a_phone_never_scrolls_sideways(browser, report) -> None:
     with Visit(browser, report, viewport=PHONE, is_mobile=True, has_touch=True) as visit:
         page = visit.page
-        page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+        page.evaluate(UNFOLD)
         assert page.evaluate(TOO_WIDE) == []
         size = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert size == [PHONE["width"], PHONE["width"]]
         page.locator("#summary").get_by_role("button", name="Verdict").tap()
         assert visit.column("#summary", 5)[0].endswith("FAILS")
+        pieces = page.locator("#run-toy-a .panel").all()
+        assert len(pieces) == page.locator("#run-toy-a .picture").evaluate(
+            "e => JSON.parse(e.dataset.panels).length"
+        )
+        assert all(piece.bounding_box()["width"] > 200 for piece in pieces)
         page.locator("#run-toy-a .picture").tap()
         page.get_by_role("button", name="Larger").tap()
         page.get_by_role("button", name="Close").tap()

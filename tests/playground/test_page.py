@@ -13,6 +13,7 @@ from natgrad.data.separable import planar
 from natgrad.limits import max_margin, natural_flow
 from natgrad.playground import PAGE
 from tests.browser import CONTRAST, PHONE, TOO_WIDE, Visit, launched, needs_browser
+from tests.colors import EYES, cielab, linear
 
 
 @pytest.fixture(scope="module")
@@ -185,35 +186,6 @@ def test_a_phone_shows_it_all_and_text_has_contrast(browser, scheme) -> None:
         assert visit.said == []
 
 
-# Machado, Oliveira and Fernandes 2009, severity 1: protanopia, deuteranopia, tritanopia.
-BLINDNESS = np.array(
-    """
-    0.152286 1.052583 -0.204868  0.114503 0.786281 0.099216  -0.003882 -0.048116 1.051998
-    0.367322 0.860646 -0.227968  0.280085 0.672501 0.047413  -0.011820 0.042940 0.968881
-    1.255528 -0.076749 -0.178779  -0.078411 0.930809 0.147602  0.004733 0.691367 0.303900
-    """.split(),
-    dtype=float,
-).reshape(3, 3, 3)
-XYZ = np.array(
-    [
-        [0.4124564, 0.3575761, 0.1804375],
-        [0.2126729, 0.7151522, 0.0721750],
-        [0.0193339, 0.1191920, 0.9503041],
-    ]
-)
-
-
-def linear(color: str) -> Any:
-    rgb = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-
-
-def lab(rgb: Any) -> Any:
-    xyz = XYZ @ np.clip(rgb, 0, 1) / [0.95047, 1, 1.08883]
-    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
-
-
 @pytest.mark.parametrize("scheme", [0, 1])
 def test_lines_stand_out_from_the_paper_and_from_each_other_for_every_eye(scheme) -> None:
     sheet = (PAGE.parent / "style.css").read_text()
@@ -224,8 +196,8 @@ def test_lines_stand_out_from_the_paper_and_from_each_other_for_every_eye(scheme
     for color in colors.values():
         light, dark = sorted([weights @ color, weights @ paper], reverse=True)
         assert (light + 0.05) / (dark + 0.05) > 3
-    for matrix in [np.eye(3), *BLINDNESS]:
-        seen = [lab(matrix @ color) for color in colors.values()]
+    for eye in EYES.values():
+        seen = [cielab(eye @ color) for color in colors.values()]
         gaps = [np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i]]
         assert min(gaps) > 10
 

@@ -3,12 +3,12 @@
 import webbrowser
 from collections.abc import Sequence
 
-import tyro
+from natgrad.cli._options import from_words
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
-    return tyro.cli(playground, prog="natgrad playground", args=arguments)
+    return from_words(playground, prog="natgrad playground", args=arguments)
 
 
 def playground(show: bool = True) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.lab._boxes import describe_boxes, panel_boxes
 from natgrad.lab._store.atomic import write_bytes
 
 if TYPE_CHECKING:
@@ -262,20 +263,21 @@ def legend(figure: "Figure", columns: int = 4) -> None:
 def render(figure: "Figure") -> dict[str, bytes]:
     """Return the picture as PNG (200 dots per inch), PDF and SVG, by file name.
 
-    It holds no date and no random name: the same figure gives the same bytes.
+    It holds no date and no random name: the same figure gives the same bytes. The SVG says where
+    its panels are, so that a report can show them one below the other on a phone.
 
     Example:
         >>> figure, (axes,) = panels()
         >>> render(figure)["figure.png"][1:4]
         b'PNG'
     """
-    undated: dict[str, dict[str, Any]] = {
-        "png": {},
-        "pdf": {"CreationDate": None},
-        "svg": {"Date": None},
-    }
     files = {}
     with style():
+        undated: dict[str, dict[str, Any]] = {
+            "png": {},
+            "pdf": {"CreationDate": None},
+            "svg": {"Date": None, "Description": describe_boxes(panel_boxes(figure))},
+        }
         for kind, metadata in undated.items():
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)

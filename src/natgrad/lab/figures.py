@@ -5,6 +5,7 @@ list of figures.
 """
 
 import io
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -282,7 +283,16 @@ def render(figure: "Figure") -> dict[str, bytes]:
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
             files[f"figure.{kind}"] = buffer.getvalue()
+    files["figure.svg"] = _compact(files["figure.svg"])
     return files
+
+
+def _compact(svg: bytes) -> bytes:
+    """Return an SVG with coordinates to a hundredth of a point and without indentation."""
+    svg = re.sub(
+        rb'\b(d|x|y)="[^"]*"', lambda found: re.sub(rb"(\.\d\d)\d+", rb"\1", found[0]), svg
+    )
+    return re.sub(rb"\n +", b"\n", svg)
 
 
 def save(figure: "Figure", folder: Path) -> tuple[Path, ...]:

@@ -1,6 +1,7 @@
 """A run's folder as the page shows it; each file that cannot be read becomes a sentence."""
 
 import base64
+import gzip
 import os
 import re
 from dataclasses import dataclass, field
@@ -20,7 +21,12 @@ CSV_BYTES = 1_000_000
 CSV_BYTES_PER_RUN = 4_000_000
 PICTURE_BYTES = 3_000_000
 
-_TYPES = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf", "csv": "text/csv"}
+_TYPES = {
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "pdf": "application/pdf",
+    "gz": "application/gzip",
+}
 _FILES = ("report.json", "config.toml", "arrays.safetensors", "failures.json", "figure.svg")
 
 
@@ -232,7 +238,8 @@ def _tables(run: str, arrays: Arrays | None) -> tuple[list[Download], list[str]]
         room -= len(text)
         file = re.sub(r"[^\w.-]+", "-", f"{run}-{name}.csv")
         note = ", ".join(part for part in (shape, formats.size(len(text))) if part)
-        tables.append(Download(name, file, _address("csv", text), note))
+        packed = gzip.compress(text, 9, mtime=0)
+        tables.append(Download(name, f"{file}.gz", _address("gz", packed), note))
     return tables, omitted
 
 

@@ -311,7 +311,7 @@ def rebuild(tensors: Sequence[Tensor], like: P) -> P:
 def detach(params: P) -> P:
     """Return parameters without their autograd history; anything else unchanged, to be refused."""
     if isinstance(params, Tensor):
-        return cast(P, params.detach())
+        return cast(P, params.detach() if params.requires_grad else params)
     if isinstance(params, dict):
         return cast(P, {k: t.detach() if isinstance(t, Tensor) else t for k, t in params.items()})
     if isinstance(params, tuple):

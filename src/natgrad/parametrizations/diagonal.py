@@ -113,7 +113,8 @@ class Diagonal(LinearHypothesis[Tensor]):
                 f"Diagonal(depth={self.depth}) parameters must have shape ({self.depth}, d), but "
                 f"have {tuple(params.shape)}."
             )
-        check_not_saddle(list(params))
+        if not params.any():
+            check_not_saddle(list(params))
 
     def check_inputs(self, params: Tensor, x: Tensor) -> None:
         """Raise unless x is `(n, d)`."""

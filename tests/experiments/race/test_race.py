@@ -62,7 +62,7 @@ def test_bad_usage(bench, tmp_path, capsys):
     assert bench("--json", str(tmp_path / "nowhere" / "file.json")) == 2
     assert bench("--json", str(tmp_path)) == 2
     errors = capsys.readouterr().err
-    assert "exclude each other" in errors
+    assert "cannot be combined" in errors
     assert "no folder" in errors
     assert "it is a folder" in errors
 

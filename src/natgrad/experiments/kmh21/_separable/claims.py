@@ -1,4 +1,4 @@
-"""Claims that Figures 4 and 6 share: what the natural gradient does in either of them."""
+"""Claims about the natural gradient that Figures 4 and 6 share."""
 
 from collections.abc import Sequence
 
@@ -109,7 +109,7 @@ def vertex(config: Sizes, arrays: Arrays, observations: Sequence[int]) -> list[C
 
 
 def population_refuted(config: Sizes, arrays: Arrays) -> Claim:
-    """Return the paper's statement on the population Fisher, which we refute."""
+    """Return the paper's claim about the population Fisher, which our numbers refute."""
     accuracy = Table(arrays)
     gaps = [accuracy(POPULATION, n) - accuracy("EGD L=1", n) for n in config.observations]
     return Claim(

@@ -1,4 +1,4 @@
-"""Claims of Figure 3, and what we chose."""
+"""Claims of Figure 3, and our choices."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def claims(config: Fig3, arrays: Arrays) -> Sequence[Claim]:
-    """Return what the maps show, for the worst of all starts."""
+    """Return the claims about the maps, judged by the worst of all starts."""
     depths = list(config.depths)
     one, two = depths.index(1), depths.index(2)
     deep = [k for k, depth in enumerate(depths) if depth >= 3]
@@ -115,7 +115,7 @@ def claims(config: Fig3, arrays: Arrays) -> Sequence[Claim]:
 
 
 def departures(config: Fig3, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and what the paper does not say."""
+    """Return our choices, and results that the paper does not state."""
     two = list(config.depths).index(2)
     shortest = np.median(off_entry(arrays["shortest"][two:]), axis=-1)
     named = ", ".join(
@@ -147,7 +147,7 @@ def off_entry(response: Floats) -> Floats:
 
 
 def off_cross(response: Floats) -> Floats:
-    """Return the same for entries outside the row and the column of the observed one."""
+    """Return the largest response outside the row and the column of the observed entry."""
     middle = response.shape[-1] // 2
     rest = response.copy()
     rest[..., middle, :] = 0

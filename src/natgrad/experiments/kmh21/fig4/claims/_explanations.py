@@ -15,7 +15,7 @@ _LOOP = 2_000_000  # steps, [KMH21] §3.1
 
 
 def explanations(config: Fig4, arrays: Arrays) -> list[Claim]:
-    """Return what explains the paper's curves."""
+    """Return the claims that explain the paper's curves."""
     return [
         *_overshoot(config, arrays),
         *_gaussian(config, arrays),
@@ -52,14 +52,14 @@ def _overshoot(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         claim(
             "overshoot-0.1",
-            "from random coefficients of scale 0.1 it loses little accuracy against the flow "
+            "from random coefficients of scale 0.1 it loses little accuracy relative to the flow "
             f"({worst})",
             lost[..., scales == 0.1].max(axis=(0, 2)),
             0.05,
         ),
         claim(
             "overshoot-0.03",
-            "from random coefficients of scale ≤ 0.03 it loses almost nothing against the flow "
+            "from random coefficients of scale ≤ 0.03 it loses almost nothing relative to the flow "
             f"({worst})",
             lost[..., scales <= 0.03].max(axis=(0, 2)),
             0.001,
@@ -192,7 +192,7 @@ def _stopping(config: Fig4, arrays: Arrays) -> list[Claim]:
             id="stopping",
             statement=f"N = {config.few}, L = 2: longer training is not better (best accuracy "
             f"along the path minus that at t = {config.late:g})",
-            source="natgrad: the ℓ1 max margin is far, and not better",
+            source="natgrad: the ℓ1 max margin is far away, and not better",
             **over_seeds(late.max(axis=1) - late[:, -1]),
             relation=">",
             bound=0.0,
@@ -248,7 +248,7 @@ def _deep(arrays: Arrays) -> list[Claim]:
 
 
 def beyond(config: Fig4, arrays: Arrays) -> list[Claim]:
-    """Return what the two panels beyond the paper show."""
+    """Return the claims of the two panels that are not in the paper."""
     return [*_proliferation(config, arrays), *_regimes(config, arrays)]
 
 

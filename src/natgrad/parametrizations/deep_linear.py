@@ -40,8 +40,7 @@ __all__ = ["DeepLinear"]
 class DeepLinear(LiftedHypothesis[tuple[Tensor, ...]]):
     """W = W_L⋯W₁: a tuple W₁…W_L with Wᵢ of shape `(nᵢ, nᵢ₋₁)`, outputs x Wᵀ for x `(n, n₀)`.
 
-    Widths may expand, contract or pass a bottleneck. `fisher_over=None` means the batch's own
-    inputs.
+    Widths may grow, shrink or have a bottleneck. `fisher_over=None` means the batch's own inputs.
 
     Args:
         widths: (n₀, n₁, …, n_L), at least two.
@@ -184,7 +183,7 @@ class DeepLinear(LiftedHypothesis[tuple[Tensor, ...]]):
         right_root: Tensor | None = None,
         damping: float = 0.0,
     ) -> Lift:
-        """Return the least-squares problem of moving W along u where inputs can see it.
+        """Return the least-squares problem of moving W along u on the span of the inputs.
 
         Args:
             params: W₁…W_L.

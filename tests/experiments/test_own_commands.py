@@ -21,7 +21,7 @@ HOW = ("--engine", "serial", "--quiet")
 
 @pytest.fixture
 def labelled(tmp_path):
-    """A table of two classes, one feature of which tells them apart."""
+    """A table of two classes that one feature separates."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
     lines = [f"{a!r},{b!r},{'ill' if a > 0 else 'well'}" for a, b in x.tolist()]

@@ -184,7 +184,7 @@ class LinearHypothesis(Parametrization[P], guard=False):  # its own methods call
 
         Args:
             params: Parameters.
-            u: Velocity wanted, in the shape of h.
+            u: Target velocity, in the shape of h.
             shares: One weight per layer, summing to one; None for the shortest v.
 
         Raises:
@@ -209,7 +209,7 @@ class LinearHypothesis(Parametrization[P], guard=False):  # its own methods call
 
         Args:
             params: Parameters.
-            u: Velocity wanted, in the shape of h.
+            u: Target velocity, in the shape of h.
             shares: One weight per layer, summing to one; None for the shortest v.
             damping: λ ≥ 0.
         """

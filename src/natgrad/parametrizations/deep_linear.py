@@ -187,11 +187,11 @@ class DeepLinear(LiftedHypothesis[tuple[Tensor, ...]]):
 
         Args:
             params: W₁…W_L.
-            u: Velocity wanted, shape `(n_L, n₀)`.
+            u: Target velocity, shape `(n_L, n₀)`.
             basis: Q, shape `(n₀, r)`, an orthonormal basis of the inputs' span; None if they
                 span everything.
-            contrast: H, shape `(c, n_L)` with orthonormal rows, the combinations of outputs that
-                the likelihood sees; None if it sees all.
+            contrast: H, shape `(c, n_L)` with orthonormal rows, the combinations of outputs on
+                which the likelihood depends; None for all.
             left_root: R with RᵀR the output metric.
             right_root: S with SSᵀ the inputs' second moment in the basis.
             damping: λ ≥ 0.

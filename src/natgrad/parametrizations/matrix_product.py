@@ -210,7 +210,7 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
 
         Args:
             params: W₁…W_L.
-            u: Velocity wanted, in the shape of β.
+            u: Target velocity, in the shape of β.
             shares: One weight per factor, summing to one; None for the shortest.
             damping: λ ≥ 0; minimizes ‖Jv − u‖² + λ‖v‖² instead.
 

@@ -155,7 +155,8 @@ def mirror() -> float:
 
 @identity(
     "natgrad/shortest-l1",
-    "N < D, L = 3, 4: it tends to argmin Σ α^{2−L}|b|, Xb = y, for one α or many (t = 1e12)",
+    "N < D, L = 3, 4: minimum-norm natural flow tends to argmin Σ α^{2−L}|b| with Xb = y, for one "
+    "α or many (t = 1e12)",
     source="not in the papers; docs/findings.md",
     tolerance=1e-7,
 )
@@ -178,7 +179,8 @@ def _pursuit_gaps(t: float) -> list[float]:
 
 @counter(
     "natgrad/shortest-l1-counter",
-    "L = 1, and L = 3 and 4 from many α, need not tend to the shortest unweighted interpolant",
+    "natural flow at L = 1, and at L = 3 and 4 from many α, need not tend to the shortest "
+    "unweighted ℓ1 interpolant",
     source="not in the papers; another start, another depth",
     exceeds=0.05,
 )
@@ -195,7 +197,8 @@ def shortest_l1_counter() -> float:
 
 @identity(
     "natgrad/shortest-l1-rates",
-    "the distance falls like 1/t at L = 3, 4; at L = 2 β off the support grows like t^|x·ν̄|",
+    "natural flow approaches the shortest ℓ1 interpolant like 1/t at L = 3, 4; at L = 2, β outside "
+    "the support grows like t^|x·ν̄|",
     source="not in the papers; docs/findings.md",
     tolerance=0.02,
 )
@@ -277,7 +280,7 @@ def end_to_end_flow() -> float:
 
 @counter(
     "natgrad/end-to-end-counter",
-    "unbalanced factors of the same product do not follow it",
+    "unbalanced factors of the same product do not follow Arora et al.'s equation",
     source="Arora, Cohen and Hazan 2018, Theorem 1, without balancedness",
     exceeds=0.05,
 )

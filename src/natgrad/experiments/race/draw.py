@@ -38,7 +38,7 @@ def picture(arrays: Arrays) -> "Figure":
             _ratios(axes[k], arrays, problem, labels=k == 0)
             _curves(axes[columns + k], arrays, k)
         figures.legend(figure, columns=5)
-        figure.suptitle("Seconds to the target, with the same tuning for every contestant")
+        figure.suptitle("Seconds to the target, with equal tuning")
     return figure
 
 

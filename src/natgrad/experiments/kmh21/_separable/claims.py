@@ -82,8 +82,8 @@ def vertex(config: Sizes, arrays: Arrays, observations: Sequence[int]) -> list[C
             [
                 Claim(
                     id="flow-basis-now",
-                    statement="already at this time the D smallest margins of the flow are those "
-                    "of the program's basis (share of seeds)",
+                    statement=f"N > D: already at t = {config.until:g} the D smallest margins of "
+                    "NGD are those of the linear program's basis (share of seeds)",
                     source="natgrad",
                     **over_seeds(arrays["path_basis"].min(axis=0)),
                     relation=">=",
@@ -97,8 +97,8 @@ def vertex(config: Sizes, arrays: Arrays, observations: Sequence[int]) -> list[C
         ),
         Claim(
             id="flow-basis",
-            statement=f"at t = {1000 * config.until:g} the D smallest margins of the flow are "
-            "those of the program's basis (share of seeds)",
+            statement=f"N > D: at t = {1000 * config.until:g} the D smallest margins of NGD are "
+            "those of the linear program's basis (share of seeds)",
             source="natgrad",
             **over_seeds(arrays["later_basis"].min(axis=0)),
             relation=">=",

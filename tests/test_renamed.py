@@ -1,4 +1,4 @@
-"""Options under their old names work for one release more, and warn."""
+"""Options under their old names work for one more release, and warn."""
 
 import pytest
 import torch

@@ -286,7 +286,7 @@ def test_the_picture_takes_any_name() -> None:
 
 
 def test_threads_do_not_share_tables() -> None:
-    """Each thread has data of its own; every answer is the one that it gives alone."""
+    """Each thread has its own data, and gets the same answer as without other threads."""
     tables = [blobs(16 + 2 * k, 1.0, seed=k, dim=2) for k in range(4)]
     how = {"depths": (1,), "folds": 2, "until": 10.0}
     alone = [str(compare(*table, **how)) for table in tables]

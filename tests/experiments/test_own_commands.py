@@ -21,7 +21,7 @@ HOW = ("--engine", "serial", "--quiet")
 
 @pytest.fixture
 def labelled(tmp_path):
-    """A table of two classes, one feature of which tells them apart."""
+    """A table of two classes that one feature separates."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
     lines = [f"{a!r},{b!r},{'ill' if a > 0 else 'well'}" for a, b in x.tolist()]
@@ -118,7 +118,7 @@ def test_test_entries_among_the_data_are_not_judged_by(triples, tmp_path, capsys
     assert "on 1 test entries" in printed
     test.write_text("\n".join(lines[:5]))
     assert cli.main([*arguments, *HOW, "--test", str(test)]) == 2
-    assert "nothing is left to judge by" in capsys.readouterr().err
+    assert "no test entry is left" in capsys.readouterr().err
 
 
 def test_data_frames_are_matched_by_name_and_labels_are_those_of_the_call():
@@ -201,11 +201,14 @@ def test_old_names_warn_for_one_release_in_python():
 def test_old_names_warn_for_one_release_on_the_command_line(labelled, triples, tmp_path, capsys):
     assert compare(labelled, tmp_path / "runs", "--no-standardise") == 0
     said = capsys.readouterr()
-    assert "natgrad: --no-standardise is now --no-standardize; the old name goes" in said.err
+    assert (
+        "natgrad: --no-standardise is now --no-standardize; version 0.3 removes the old name"
+        in said.err
+    )
     assert "not standardized" in said.out
     arguments = ["complete", str(triples), "--preset", "smoke", "--out", str(tmp_path / "runs")]
     assert cli.main([*arguments, *HOW, "--centring=none"]) == 0
     said = capsys.readouterr()
-    assert "natgrad: --centring is now --center; the old name goes" in said.err
+    assert "natgrad: --centring is now --center; version 0.3 removes the old name" in said.err
     config = (tmp_path / "runs" / "complete-ratings" / "config.toml").read_text()
     assert 'center = "none"' in config

@@ -20,14 +20,14 @@ from natgrad.lab.registry import experiment, names
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Running):
-    """How to run, whatever the figure."""
+    """Options that do not depend on the figure."""
 
     figures: Annotated[
         tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[FIGURE ...]")
     ] = ()
     """Figures by name, as `natgrad list` shows them; all if none is named."""
     preset: Preset = "quick"
-    """smoke takes seconds, quick minutes, paper has the sizes of the papers."""
+    """smoke takes seconds, quick takes minutes, paper has the sizes of the papers."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any], Any]]]:
-    """Return how to run, and the figures with their configs.
+    """Return the options, and the figures with their configs.
 
     With one figure, the fields of its config are options too.
     """
@@ -60,7 +60,9 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any]
         )
     except SystemExit as stop:
         if stop.code and one is None:
-            complain("the options of a figure's config are accepted when one FIGURE is named.")
+            complain(
+                "the options of a figure's config are accepted only if exactly one FIGURE is named."
+            )
         raise
     if one is not None:
         return found.run, [(one, found.figure)]
@@ -69,7 +71,7 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any]
 
 
 def _take_preset(arguments: Sequence[str]) -> tuple[Preset, list[str]]:
-    """Return the preset, whose config gives the other options their defaults, and the others."""
+    """Return the preset, whose config sets the defaults of the other options, and the others."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--preset", nargs="?", default=Options.preset, const="")
     found, rest = parser.parse_known_args(arguments)
@@ -80,7 +82,7 @@ def _take_preset(arguments: Sequence[str]) -> tuple[Preset, list[str]]:
 
 
 def _take_figures(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the figures' names, which may stand anywhere, and the other arguments."""
+    """Return the names of figures, at any position, and the other arguments."""
     known = set(names())
     leading: list[str] = []
     rest: list[str] = []

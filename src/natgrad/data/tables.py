@@ -52,11 +52,11 @@ class Labelled:
 def read_columns(path: str | Path) -> Columns:
     r"""Return all columns of a CSV file with a header, or of a Parquet file.
 
-    CSV may be separated by comma, semicolon or tab, and is read without pandas; Parquet needs
-    pyarrow, which the extra `natgrad[tables]` brings.
+    CSV may be separated by comma, semicolon or tab, and is read without pandas. Parquet needs
+    pyarrow, which the extra `natgrad[tables]` installs.
 
     Raises:
-        InvalidInputError: If the file cannot be read so.
+        InvalidInputError: If the file cannot be read in this way.
 
     Example:
         >>> import tempfile
@@ -96,12 +96,12 @@ def _refuse_twins(names: Sequence[str], path: Path) -> None:
 
 @named
 def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = None) -> Labelled:
-    """Return features and labels; what cannot be used is left out, and the notes say so.
+    """Return features and labels; rows and columns that cannot be used are left out, with notes.
 
     Args:
         columns: The table.
         label: The column of labels.
-        classes: Two labels to tell apart; rows of other classes are left out.
+        classes: The two labels to keep; rows of other classes are left out.
 
     Raises:
         InvalidInputError: If nothing is left to learn from.
@@ -142,12 +142,12 @@ def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = 
 
 @named
 def matching(columns: Columns, like: Labelled, label: str | None) -> tuple[Floats, Floats, int]:
-    """Return features, labels and the number of rows left out, of a further table.
+    """Return features and labels of a further table, and the number of rows left out.
 
     Args:
         columns: The table; it must have all features of `like`.
-        like: What they must match.
-        label: The column of labels, or None for unlabelled rows (whose labels are then NaN).
+        like: The first table, whose features and classes it must match.
+        label: The column of labels, or None for unlabeled rows (whose labels are then NaN).
 
     Raises:
         InvalidInputError: If a column is missing or holds text, or no row is left.
@@ -181,7 +181,7 @@ def matching(columns: Columns, like: Labelled, label: str | None) -> tuple[Float
 
 @named
 def as_label(value: Any) -> str:
-    """Return the text of a label; whole numbers without a point, missing ones empty.
+    """Return the text of a label: whole numbers without a decimal point, missing labels empty.
 
     Example:
         >>> as_label(1.0), as_label(" yes "), as_label(None), as_label("1.0")
@@ -191,7 +191,7 @@ def as_label(value: Any) -> str:
         return ""
     text = str(value).strip()
     if text.lstrip("+-").isdecimal():
-        return str(int(text))  # long numbers that a float would merge
+        return str(int(text))  # a float would not distinguish long numbers
     try:
         number = float(text)
     except ValueError:
@@ -211,9 +211,7 @@ def _two(marks: list[str], label: str, classes: tuple[str, str] | None) -> tuple
             raise LabelError(f"two different classes are needed, but both are {wanted[0]!r}.")
         return wanted
     if len(found) != 2:
-        hint = (
-            "Name two of them as classes." if len(found) > 2 else "There is nothing to tell apart."
-        )
+        hint = "Name two of them as classes." if len(found) > 2 else "There is nothing to separate."
         raise LabelError(
             f"column {label!r} must hold two labels, but holds {len(found)}: {_some(found)}. {hint}"
         )
@@ -233,7 +231,7 @@ def _some(found: Sequence[str]) -> str:
 
 
 def _require(columns: Columns, names: Sequence[str]) -> None:
-    """Raise unless columns of one length hold the names."""
+    """Raise an error unless all columns have one length and include the names."""
     instance(columns, "columns", Mapping)
     lengths = {len(c) if hasattr(c, "__len__") else -1 for c in columns.values()}
     if len(lengths) != 1 or -1 in lengths:
@@ -275,7 +273,7 @@ def _numbers(values: Sequence[Any], name: str) -> Floats | None:
             out[k] = float(value)
         except (TypeError, ValueError):
             return None
-        except OverflowError:  # an integer past all floats
+        except OverflowError:  # an integer beyond the range of floats
             out[k] = math.inf
     if np.isinf(out).any():
         raise InvalidInputError(f"column {name!r} holds an infinite number.")

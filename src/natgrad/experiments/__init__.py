@@ -1,4 +1,4 @@
-"""The figures of both papers, and the same instruments for your own data."""
+"""The figures of both papers, and the same methods for your own data."""
 
 FIGURES: dict[str, str] = {
     f"{paper}/{figure}": f"natgrad.experiments.{paper}.{figure}.config"

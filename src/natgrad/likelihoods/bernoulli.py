@@ -134,8 +134,8 @@ class Bernoulli(Likelihood):
     def _check_labels(self, f: Tensor, y: Tensor) -> Tensor:
         labels = like_outputs(f, y)
         low, name = (0, "0 or 1") if self.zero_one else (-1, "−1 or +1")
-        squares = labels * labels
-        if not torch.equal(squares, labels if self.zero_one else torch.ones_like(squares)):
+        # y² = y only for 0 and 1, y = 1/y only for −1 and 1: two passes, and no constant.
+        if not torch.equal(labels, labels * labels if self.zero_one else labels.reciprocal()):
             wrong = labels[(labels != low) & (labels != 1)][0].item()
             hint = (
                 "Use Bernoulli(zero_one=True) for 0/1 labels."

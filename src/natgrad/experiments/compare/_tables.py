@@ -28,8 +28,8 @@ class Loaded:
     """Tables as numbers.
 
     Attributes:
-        train: Rows to learn from.
-        test: Inputs and labels to judge by, if given separately.
+        train: Training rows.
+        test: Test inputs and labels, if they are given separately.
         unlabeled: Further inputs, perhaps none.
         notes: Sentences on what was left out.
     """
@@ -133,7 +133,7 @@ def in_memory(
 
 
 def _names_of(table: Any, columns: dict[str, Any]) -> tuple[str, ...] | None:
-    """Return names for a further table: a data frame's own where the first one has them too."""
+    """Return names for a further table: its own if the first table has any of them."""
     named = {str(name) for name in table.columns} if _is_frame(table) else set()
     return None if named & set(columns) else tuple(columns)
 
@@ -146,9 +146,9 @@ def _columns(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
     """Return the columns of an array or a data frame."""
     if names is None and _is_frame(x):
         try:
-            # As in a file: columns of text are left out later, with a note.
+            # As with files, columns of text are left out later, with a note.
             found = {str(name): x[name].tolist() for name in x.columns}
-        except Exception as error:  # whatever it is, it is no data frame
+        except Exception as error:  # it is not a data frame
             raise InvalidInputError(
                 "features with columns must be a data frame whose columns have different names."
             ) from error

@@ -1,6 +1,11 @@
 // The page: one state, computed and drawn anew whenever it changes.
 "use strict";
 (function (ng) {
+  if (location.search === "?embedded") {
+    document.body.classList.add("embedded"); // in another page, which is told how much room it takes
+    const tell = () => parent.postMessage({ playground: Math.ceil(document.body.getBoundingClientRect().height) }, "*");
+    new ResizeObserver(tell).observe(document.body);
+  }
   const byId = (id) => document.getElementById(id);
   const [FIRST, LAST, SAMPLES] = [-1, 12, 131];
   const POWERS = Array.from({ length: SAMPLES }, (_, k) => FIRST + ((LAST - FIRST) * k) / (SAMPLES - 1));

@@ -27,6 +27,7 @@ html_title = "natgrad"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_show_search_summary = False  # pages opened from files may not fetch one another
 html_show_sphinx = False
 
 autodoc_member_order = "bysource"

@@ -75,14 +75,15 @@ CONTRAST = """() => {
     const behind = (element) => {
         for (let e = element; e; e = e.parentElement) {
             const colour = getComputedStyle(e).backgroundColor;
-            if (colour !== "rgba(0, 0, 0, 0)") return colour;
+            if (!/^rgba.*, 0\\)$/.test(colour)) return colour;
         }
         return "white";
     };
     const low = {};
     const texts = "h1,h2,h3,p,a,td,dt,dd,li,b,code,button,output,label,figcaption,.verdict";
     for (const e of document.querySelectorAll(texts)) {
-        if (!e.checkVisibility() || !e.textContent.trim()) continue;
+        const seen = e.checkVisibility({ visibilityProperty: true });
+        if (!seen || !e.textContent.trim()) continue;
         const [x, y] = [luminance(getComputedStyle(e).color), luminance(behind(e))];
         const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
         if (ratio < 4.5) low[e.outerHTML.slice(0, 80)] = ratio;

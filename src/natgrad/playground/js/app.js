@@ -228,13 +228,14 @@
   byId("share").addEventListener("click", async () => {
     history.replaceState(null, "", `#${ng.encode(state)}`);
     const [link, button] = [byId("link"), byId("share")];
+    const address = location.href.replace("?embedded", "");
     try {
-      await navigator.clipboard.writeText(location.href);
+      await navigator.clipboard.writeText(address);
       button.textContent = "Copied";
       setTimeout(() => (button.textContent = "Copy link to this state"), 1500);
     } catch {
       link.hidden = false; // where the page may not write to the clipboard
-      link.value = location.href;
+      link.value = address;
       link.select();
     }
   });

@@ -17,6 +17,7 @@ from torch.nn import (
     LeakyReLU,
     Linear,
     Module,
+    Parameter,
     PReLU,
     Sequential,
     Tanh,
@@ -514,3 +515,20 @@ def test_bad_arguments(arguments, options, error):
 def test_bad_factors(options):
     with pytest.raises(InvalidInputError):
         Factors(**options)
+
+
+def test_the_warning_points_at_the_line_of_the_user():
+    with pytest.warns(UncoveredWarning) as record:
+        NGD(seeded(lambda: Sequential(Linear(3, 4), Scale(), Linear(4, 2))), Gaussian())
+    assert record[0].filename == __file__
+
+
+class Scale(Module):
+    """A layer of its own kind, with a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale

@@ -137,13 +137,20 @@ class Bernoulli(Likelihood):
         squares = labels * labels
         if not torch.equal(squares, labels if self.zero_one else torch.ones_like(squares)):
             wrong = labels[(labels != low) & (labels != 1)][0].item()
-            hint = (
-                "Use Bernoulli(zero_one=True) for 0/1 labels."
-                if not self.zero_one
-                else "Use Bernoulli() for −1/+1 labels."
-            )
+            hint = _hint(wrong, zero_one=self.zero_one)
             raise LabelError(f"Bernoulli labels must be {name}, but one is {wrong:g}. {hint}")
         return 2 * labels - 1 if self.zero_one else labels
+
+
+def _hint(wrong: float, *, zero_one: bool) -> str:
+    """Return what to do about a label that is not allowed."""
+    other = -1 if zero_one else 0
+    if wrong == other:
+        name = "Bernoulli() for −1/+1" if zero_one else "Bernoulli(zero_one=True) for 0/1"
+        return f"Use {name} labels."
+    if 0 < wrong < 1:
+        return "Probabilities as labels: train with NGD(model, torch.nn.BCEWithLogitsLoss())."
+    return "Look for missing values or a wrong column."
 
 
 @cache

@@ -1,6 +1,5 @@
 """Which parameters of a model have blocks of the Fisher, and why the others have none."""
 
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
@@ -21,6 +20,7 @@ from torch.nn import (
     RMSNorm,
 )
 
+from natgrad._warn import warn_user
 from natgrad.errors import UnsupportedError
 from natgrad.optim._layers.attention import AttentionLayer
 from natgrad.optim._layers.convolution import ConvLayer
@@ -117,10 +117,9 @@ def announce(reasons: dict[str, str], strict: bool) -> None:
         raise UnsupportedError(
             f"{message} Use strict=False to give these plain gradient steps, or freeze them."
         )
-    warnings.warn(
+    warn_user(
         f"{message} They take plain gradient steps, each divided by the trace of its Fisher block.",
         UncoveredWarning,
-        stacklevel=3,
     )
 
 

@@ -151,7 +151,7 @@ class NGD(Resumable):
             generator=generator,
         )
         self.generator = self._core.generator
-        self._ruler = Ruler(self.step_length, likelihood, custom=reduction is not None)
+        self._ruler = Ruler(self.step_length, custom=reduction is not None)
         self._momentum = Momentum(momentum) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
         self._params = params

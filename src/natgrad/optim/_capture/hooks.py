@@ -9,7 +9,7 @@ Nothing is noted in evaluation mode or without gradients.
 """
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.likelihoods.base import all_finite
 from natgrad.optim._capture.batch import Batch, Call
 from natgrad.optim._capture.moments import Gather, Visit
-from natgrad.optim._capture.replay import Replay
+from natgrad.optim._capture.replay import Habits, Replay
 from natgrad.optim._distributed import World
 from natgrad.optim._layers.linear import Layer
 
@@ -94,6 +94,7 @@ class Capture:
         self._calls: list[tuple[Call, Callable[[], object]]] = []
         self._visits: dict[str, list[Visit]] = {}
         self._replay: Replay | None = None
+        self._habits = Habits()
         self._handles = self._install(weakref.ref(self))
 
     def _install(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
@@ -191,25 +192,31 @@ class Capture:
         return on and not torch.compiler.is_compiling()
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._replay is None or not self._replay.alive():
-            # The criterion can no longer be called on the previous forward.
-            self._visits = {}
-        self._replay = Replay(self.model, args, kwargs)
+        known = self._replay is not None and self._replay.alive()
+        # No criterion can be called any more on a forward whose outputs are gone; one that was
+        # called on all of them will not be called again.
+        self._visits = {
+            name: kept
+            for name, seen in self._visits.items()
+            if known and (kept := [visit for visit in seen if not visit.used])
+        }
+        self._replay = Replay(self.model, args, kwargs, self._habits)
 
     def _saw(self, output: Tensor) -> bool:
         """Return whether outputs come from this model, not from another with the same criterion."""
         if not self._visits:
-            return self._replay is not None and self._replay.gives(output)
+            return self._replay is not None and self._replay.giving(output) is not None
         nodes = {visit.edge.node for seen in self._visits.values() for visit in seen}
-        front, passed = [output.grad_fn], set()
-        while front:
-            node = front.pop()
-            if node in nodes:
-                return True
-            if node is not None and node not in passed:
-                passed.add(node)
-                front.extend(before for before, _ in node.next_functions)
-        return False
+        return any(node in nodes for node in _ancestors(output))
+
+    def _reached(self, output: Tensor) -> dict[str, list[Visit]]:
+        """Return what passed through the layers that these outputs were computed with."""
+        nodes = set(_ancestors(output))
+        found = {
+            name: [visit for visit in seen if visit.edge.node in nodes]
+            for name, seen in self._visits.items()
+        }
+        return {name: seen for name, seen in found.items() if seen}
 
     def _end(self, output: Any) -> None:
         if self._replay is not None:
@@ -217,7 +224,7 @@ class Capture:
         if self.reduction is None or not isinstance(output, Tensor) or not output.requires_grad:
             return
         unit = 1.0 / len(output) if self.reduction == "mean" else 1.0
-        call = Call(output.detach(), None, None, unit)
+        call = Call(output.detach(), None, None, unit, self.likelihood)
 
         def used(_: Tensor) -> None:
             call.weight = 1.0
@@ -227,7 +234,8 @@ class Capture:
 
     def _criterion_called(self, output: Tensor, y: Tensor, loss: Tensor) -> None:
         seen = loss.detach().clone()  # the user may divide the loss in place
-        call = Call(output.detach(), y, seen, self.likelihood.scale(len(output)))
+        scale = self.likelihood.scale(len(output))
+        call = Call(output.detach(), y, seen, scale, self.likelihood)
 
         def used(gradient: Tensor) -> None:
             call.weight = float(gradient) + (call.weight or 0.0)
@@ -237,11 +245,15 @@ class Capture:
 
     def _collect(self, call: Call, output: Tensor, alive: Callable[[], object]) -> None:
         """Send errors back while the graph is alive; drop calls that can no longer matter."""
-        known = self._replay is not None and self._replay.gives(output)
-        replay = self._replay if known else None
+        replay = None if self._replay is None else self._replay.giving(output)
         if self.compiled is not None and self.schedule.wanted:
-            output = self._run_uncompiled(output)
-        visits, self._visits = self._visits, {}
+            output = self._run_uncompiled(replay)
+        # To walk the graph takes time, and is done only if something is made of it.
+        needed = self.schedule.wanted or call.n == 1
+        visits = self._reached(output) if needed else self._visits
+        for seen in visits.values():
+            for visit in seen:
+                visit.used = True
         if call.n == 1:
             call.single = {
                 name: seen[0].x
@@ -249,25 +261,35 @@ class Capture:
                 if len(seen) == 1 and seen[0].called
             }
         if self.schedule.wanted and all_finite(call.output):  # the step will refuse what is not
-            call.moments, call.traces = self.gather(self.likelihood, output, call.y, visits)
-        if replay is not None:
-            call.replay = replay
+            call.moments, call.traces = self.gather(call.likelihood, output, call.y, visits)
+        call.replay = replay
         self._calls = [(c, a) for c, a in self._calls if c.weight is not None or a() is not None]
         self._calls.append((call, alive))
 
-    def _run_uncompiled(self, output: Tensor) -> Tensor:
+    def _run_uncompiled(self, replay: Replay | None) -> Tensor:
         """Return the same outputs with a graph of their own, and note what passes the layers."""
-        if self._replay is None or not self._replay.gives(output):
+        if replay is None:
             raise UnsupportedError(
                 "the criterion needs the compiled model's own outputs; compute what comes after "
                 "them inside the model, or do not compile it."
             )
         handles = self._watch_layers(weakref.ref(self))
         try:
-            return self._replay.graph()
+            return replay.graph()
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _ancestors(output: Tensor) -> Iterator[Any]:
+    """Yield the nodes of the graph that a tensor was computed with."""
+    front, passed = [output.grad_fn], set()
+    while front:
+        node = front.pop()
+        if node is not None and node not in passed:
+            passed.add(node)
+            yield node
+            front.extend(before for before, _ in node.next_functions)
 
 
 class Structure:

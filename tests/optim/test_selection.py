@@ -111,28 +111,32 @@ class Noisy(Module):
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.kind, self.first, self.last = kind, Linear(5, 6), Linear(6, 3)
-        self.drop = Dropout(0.3)
+        self.drop, self.seen = Dropout(0.3), list[int]()
 
     def forward(self, x: Tensor) -> Tensor:
+        self.seen.append(len(x))
         h = self.first(x).tanh()
         h = self.drop(h) if self.kind == "dropout" else h + 0.5 * torch.randn_like(h)
         return self.last(h)
 
 
 @pytest.mark.parametrize("kind", ["dropout", "noise"])
-def test_the_velocity_of_a_noisy_model_is_that_of_the_same_noise(kind):
-    """One step at a tiny rate: the decrease is as predicted only if the noise was the same."""
+def test_a_model_that_draws_noise_is_repeated_whole(kind):
+    """125 of 128 rows draw other numbers than all of them, although 64 do not."""
 
     def check(n: int) -> None:
         torch.manual_seed(n)
-        x, model, criterion = randn(n, 5, seed=1), seeded(lambda: Noisy(kind)), Gaussian()
-        y = randn(n, 3, seed=2)
+        model, criterion = seeded(lambda: Noisy(kind), dtype=torch.float32), Gaussian()
+        x, y = (randn(n, k, seed=k, dtype=torch.float32) for k in (5, 3))
         optimizer = NGD(model, criterion, lr=1e-3)
-        criterion(model(x), y).backward()
-        optimizer.step()
-        assert abs(optimizer.statistics.ratio - 1) < 0.1
+        for _ in range(2):
+            optimizer.zero_grad()
+            criterion(model(x), y).backward()
+            optimizer.step()
+            assert set(model.seen) == {n}
+            assert abs(optimizer.statistics.ratio - 1) < 0.1
 
-    for_each([2, 3, 16, 100, 124, 126, 128, 200, 251, 300], check)
+    for_each([2, 3, 16, 100, 128, 251, 300], check)
 
 
 def test_a_small_batch_first_does_not_cut_the_noise_of_a_larger_one():

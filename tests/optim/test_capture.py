@@ -497,7 +497,7 @@ def test_several_forwards_under_one_loss_need_their_outputs_held():
     ("arguments", "options", "error"),
     [
         ((3, Gaussian()), {}, DtypeError),
-        ((Linear(2, 1), torch.nn.MSELoss()), {}, DtypeError),
+        ((Linear(2, 1), torch.nn.MSELoss), {}, DtypeError),
         ((Linear(2, 1).requires_grad_(False), Gaussian()), {}, InvalidInputError),
         ((Linear(2, 1), Gaussian()), {"lr": 0.0}, InvalidInputError),
         ((Linear(2, 1), Gaussian()), {"refresh": 0}, InvalidInputError),

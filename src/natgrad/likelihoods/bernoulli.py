@@ -108,8 +108,9 @@ class Bernoulli(Likelihood):
     def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
         return torch.sigmoid(f) * torch.sigmoid(-f) * u
 
-    def _mean_fisher(self, f: Tensor) -> Tensor:
-        return torch.diag((torch.sigmoid(f) * torch.sigmoid(-f)).mean(0))
+    def _mean_fisher(self, f: Tensor, weights: Tensor | None = None) -> Tensor:
+        variance = torch.sigmoid(f) * torch.sigmoid(-f)
+        return torch.diag((variance if weights is None else weights * variance).mean(0))
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
         # Past its own threshold of 20 torch takes x for softplus(x), which lacks e⁻²⁰.

@@ -31,7 +31,7 @@ def solve(
     gram = torch.zeros(len(velocities), len(velocities), dtype=torch.float64)
     for i, piece in enumerate(pieces):
         flat = torch.stack([v[i].reshape(-1) for v in velocities]).double()
-        products = [piece.likelihood.fisher_product(piece.output, v[i]) for v in velocities]
+        products = [piece.call.likelihood.fisher_product(piece.output, v[i]) for v in velocities]
         pushed = torch.stack([p.reshape(-1) for p in products]).double()
         gram += piece.weight * (flat @ pushed.mT).cpu()
     batch.world.add_up([gram])

@@ -339,7 +339,7 @@ class Ruler:
 
     def sizes(self, pieces: Sequence[Piece]) -> list[float]:
         """Return Σ fᵀFf of each piece, the size of its outputs in the likelihood's metric."""
-        return [_square(piece.likelihood, piece.output) for piece in pieces]
+        return [_square(piece.call.likelihood, piece.output) for piece in pieces]
 
     def epsilon(self, direction: Direction | Part, pieces: Sequence[Piece], size: float) -> float:
         """Return how far to go along d for difference quotients of the outputs.
@@ -372,7 +372,7 @@ class Ruler:
         bends, slopes = [], []
         found = self.velocities(direction, pieces, epsilon)
         for piece, velocity in zip(pieces, found, strict=True):
-            likelihood = piece.likelihood
+            likelihood = piece.call.likelihood
             product = likelihood.fisher_product(piece.output, velocity)
             bends.append(float((velocity * product).sum()))
             if piece.call.y is not None:

@@ -90,14 +90,9 @@ class Piece:
         assert self.call.replay is not None
         return self.call.replay.outputs(None if self.rows == self.call.n else self.rows)
 
-    @property
-    def likelihood(self) -> Likelihood:
-        """Return the likelihood of these outputs."""
-        return self.call.likelihood
-
     def losses(self) -> tuple[float, float]:
         """Return the sums of the losses before the step and at the present parameters."""
-        likelihood = self.likelihood
+        likelihood = self.call.likelihood
         assert self.call.y is not None
         assert self.call.loss is not None
         labels, scale = self.call.y[: self.rows], likelihood.scale(self.rows)

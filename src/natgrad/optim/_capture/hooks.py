@@ -23,6 +23,7 @@ from natgrad.likelihoods.base import all_finite
 from natgrad.optim._capture.batch import Batch, Call
 from natgrad.optim._capture.moments import Gather, Visit
 from natgrad.optim._capture.replay import Habits, Replay
+from natgrad.optim._criteria.observed import Observed
 from natgrad.optim._distributed import World
 from natgrad.optim._layers.linear import Layer
 
@@ -64,7 +65,7 @@ class Capture:
 
     Args:
         model: The model.
-        likelihood: The criterion.
+        criterion: The criterion.
         gather: What is summed over a batch.
         schedule: When that is wanted.
         reduction: Reduction of a custom loss; None if the likelihood is the criterion.
@@ -80,13 +81,13 @@ class Capture:
     def __init__(
         self,
         model: Module,
-        likelihood: Likelihood,
+        criterion: Observed,
         gather: Gather,
         schedule: Schedule,
         reduction: Reduction | None,
         compiled: Module | None = None,
     ) -> None:
-        self.model, self.likelihood, self.compiled = model, likelihood, compiled
+        self.model, self.criterion, self.compiled = model, criterion, compiled
         self.gather, self.schedule, self.reduction = gather, schedule, reduction
         self.paused = False
         self.structure = Structure(model, gather.coverage.layers)
@@ -110,19 +111,19 @@ class Capture:
             if capture is not None and not capture.paused and capture._enters(module):
                 capture._end(output)
 
-        def listen(output: Tensor, y: Tensor, loss: Tensor) -> None:
+        def listen(likelihood: Likelihood, output: Tensor, y: Tensor, loss: Tensor) -> None:
             capture = this()
             if capture is None or capture.paused or not capture._active():
                 return
             if loss.requires_grad and capture._saw(output):
-                capture._criterion_called(output, y, loss)
+                capture._criterion_called(likelihood, output, y, loss)
 
         handles = [self._entry.register_forward_pre_hook(before, with_kwargs=True)]
         if self.compiled is None:
             handles += self._watch_layers(this)
         handles.append(self._entry.register_forward_hook(after))
         if self.reduction is None:
-            handles.append(self.likelihood.observe(listen))
+            handles += self.criterion.watch(listen)
         return handles
 
     def _enters(self, module: Module) -> bool:
@@ -224,7 +225,7 @@ class Capture:
         if self.reduction is None or not isinstance(output, Tensor) or not output.requires_grad:
             return
         unit = 1.0 / len(output) if self.reduction == "mean" else 1.0
-        call = Call(output.detach(), None, None, unit, self.likelihood)
+        call = Call(output.detach(), None, None, unit, self.criterion.base)
 
         def used(_: Tensor) -> None:
             call.weight = 1.0
@@ -232,10 +233,11 @@ class Capture:
         output.register_hook(used)  # type: ignore[no-untyped-call]
         self._collect(call, output, weakref.ref(output))
 
-    def _criterion_called(self, output: Tensor, y: Tensor, loss: Tensor) -> None:
+    def _criterion_called(
+        self, likelihood: Likelihood, output: Tensor, y: Tensor, loss: Tensor
+    ) -> None:
         seen = loss.detach().clone()  # the user may divide the loss in place
-        scale = self.likelihood.scale(len(output))
-        call = Call(output.detach(), y, seen, scale, self.likelihood)
+        call = Call(output.detach(), y, seen, likelihood.scale(len(output)), likelihood)
 
         def used(gradient: Tensor) -> None:
             call.weight = float(gradient) + (call.weight or 0.0)
@@ -262,6 +264,8 @@ class Capture:
             }
         if self.schedule.wanted and all_finite(call.output):  # the step will refuse what is not
             call.moments, call.traces = self.gather(call.likelihood, output, call.y, visits)
+        if replay is not None and not call.likelihood.divisible:
+            replay.each = 0
         call.replay = replay
         self._calls = [(c, a) for c, a in self._calls if c.weight is not None or a() is not None]
         self._calls.append((call, alive))

@@ -132,9 +132,11 @@ class Replay:
             held = outputs[selection.source].numel() if selection.source >= 0 else 0
             if held < needed * self._size:  # texts of unequal length
                 outputs = self._run(self.args, self.kwargs)
+        if selection.index is None and selection.source >= 0:
+            return outputs[selection.source].reshape(-1, *selection.shape[1:])[:rows]
         if rows is not None and selection.index is not None:
             selection = replace(selection, index=selection.index[:rows])
-        return selection.of(outputs)[:rows]
+        return selection.of(outputs)
 
     def _needed(self, selection: Selection, rows: int | None) -> int | None:
         """Return how many samples the first rows depend on; None for all."""

@@ -26,6 +26,7 @@ from natgrad.optim._capture.replay import Habits, Replay
 from natgrad.optim._criteria.observed import Observed
 from natgrad.optim._distributed import World
 from natgrad.optim._layers.linear import Layer
+from natgrad.optim._layers.recurrent import restore, unfused
 
 # Steps after which the interval between refreshes grows by one, until it is what was asked for: the
 # factors change fastest at the beginning.
@@ -133,7 +134,9 @@ class Capture:
     def _follows(self, name: str, module: Module) -> bool:
         """Return whether a module is this model's; a copy of the model has copies of the hooks."""
         layer = self.gather.coverage.layers.get(name)
-        return layer is not None and layer.module is module and self._active()
+        if layer is None or not (layer.module is module or module in layer.also):
+            return False
+        return (self.schedule.wanted or not layer.searches) and self._active()
 
     def _watch_layers(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
         def watch(name: str) -> Callable[[Module, Any, dict[str, Any], Any], None]:
@@ -147,9 +150,30 @@ class Capture:
 
             return after
 
+        layers = self.gather.coverage.layers
+        handles = []
+        for name, layer in layers.items():
+            for module in (layer.module, *layer.also):
+                handles.append(module.register_forward_hook(watch(name), with_kwargs=True))
+        for module in {layer.module for layer in layers.values() if layer.fused}:
+            handles += self._unfuse(this, module)
+        return handles
+
+    def _unfuse(self, this: "weakref.ref[Capture]", module: Module) -> list[RemovableHandle]:
+        """Run a module without fused kernels when its products are searched for in the graph."""
+        held: list[tuple[bool, bool]] = []
+
+        def before(*_: Any) -> None:
+            capture = this()
+            active = capture is not None and not capture.paused and capture._active()
+            held.append(unfused(active and capture is not None and capture.schedule.wanted))
+
+        def after(*_: Any) -> None:
+            restore(held.pop())
+
         return [
-            layer.module.register_forward_hook(watch(name), with_kwargs=True)
-            for name, layer in self.gather.coverage.layers.items()
+            module.register_forward_pre_hook(before),
+            module.register_forward_hook(after, always_call=True),
         ]
 
     def remove(self) -> None:
@@ -311,7 +335,8 @@ class Structure:
         self.model = model
         self._params = _parameters(dict(model.named_modules()))
         self._looks = {name: _look(p) for name, p in self._params.items()}
-        self._modules = {name: layer.module for name, layer in layers.items()}
+        hooked = {layer.module for layer in layers.values()}
+        self._modules = {name: m for name, m in model.named_modules() if m in hooked}
         self.names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
 
     def check(self) -> None:

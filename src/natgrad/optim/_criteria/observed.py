@@ -3,6 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,8 +46,7 @@ class OfLikelihood(Observed):
 
     def watch(self, heard: Heard) -> list[RemovableHandle]:
         """Listen to the likelihood."""
-        likelihood = self.base
-        return [likelihood.observe(lambda output, y, loss: heard(likelihood, output, y, loss))]
+        return [self.base.observe(partial(heard, self.base))]
 
 
 class OfModule(Observed):

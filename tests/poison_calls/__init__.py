@@ -43,6 +43,7 @@ RECORDS = {
 REFUSES = {
     "natgrad.Bernoulli.precision_root",  # no constant Fisher
     "natgrad.Categorical.precision_root",
+    "natgrad.likelihoods.Poisson.precision_root",
     "natgrad.DeepLinear.natural_lift",  # not read at entries
     "natgrad.Diagonal.natural_lift",
     "natgrad.NGD.add_param_group",
@@ -71,5 +72,6 @@ def hands_on(name: str) -> bool:
     """
     owner, _, last = name.rpartition(".")
     kind = owner.rpartition(".")[2]
-    maps = {*LIKELIHOODS, *MODELS, "Root", "Whitened", "Completion"}
+    likelihoods = {name.rpartition(".")[2] for name in LIKELIHOODS}
+    maps = {*likelihoods, *MODELS, "Root", "Whitened", "Completion"}
     return kind in maps or last in ("flatten", "unflatten", "widen")

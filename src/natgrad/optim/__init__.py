@@ -1,6 +1,7 @@
 """Natural gradient descent as a `torch.optim.Optimizer`."""
 
 from natgrad.optim._capture.moments import Factors
+from natgrad.optim._criteria.custom import Loss
 from natgrad.optim._diagnose import Diagnosis, diagnose
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.damping import Adaptive, Fixed, Scheduled
@@ -16,6 +17,7 @@ __all__ = [
     "EqualShare",
     "Factors",
     "Fixed",
+    "Loss",
     "PerLayer",
     "Preconditioner",
     "Quadratic",

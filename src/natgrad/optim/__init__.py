@@ -4,6 +4,12 @@ from natgrad.optim._capture.moments import Factors
 from natgrad.optim._diagnose import Diagnosis, diagnose
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.damping import Adaptive, Fixed, Scheduled
+from natgrad.optim.gauss_newton import (
+    AliasingWarning,
+    GaussNewton,
+    GaussNewtonStatistics,
+    SlowRowsWarning,
+)
 from natgrad.optim.ngd import NGD
 from natgrad.optim.preconditioner import Preconditioner
 from natgrad.optim.statistics import StepStatistics
@@ -12,14 +18,18 @@ from natgrad.optim.step_length import EqualShare, PerLayer, Quadratic
 __all__ = [
     "NGD",
     "Adaptive",
+    "AliasingWarning",
     "Diagnosis",
     "EqualShare",
     "Factors",
     "Fixed",
+    "GaussNewton",
+    "GaussNewtonStatistics",
     "PerLayer",
     "Preconditioner",
     "Quadratic",
     "Scheduled",
+    "SlowRowsWarning",
     "StepStatistics",
     "UncoveredWarning",
     "diagnose",

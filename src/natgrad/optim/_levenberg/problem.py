@@ -38,7 +38,9 @@ class Values:
 class Whitening(Protocol):
     """Weights that turn a change of the values into a change of square-root losses."""
 
-    target: Tensor
+    @property
+    def target(self) -> Tensor:
+        """Return t: −r for residuals, the natural velocities under a likelihood, weighted."""
 
     def apply(self, change: Values) -> Tensor:
         """Return weighted values in the order of the rows."""

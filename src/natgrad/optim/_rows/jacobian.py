@@ -4,7 +4,7 @@ Rows come in strips, one for each block and column of the residuals. Sides are n
 they count: `gram` is P × P, `kernel` N × N.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -65,8 +65,9 @@ class Jacobian:
 
     def __init__(self, strips: Sequence[Strip], sizes: Sequence[int], like: Tensor) -> None:
         self.strips, self.sizes, self.like = list(strips), list(sizes), like.detach()
+        self.lengths = [strip.n for strip in self.strips]
         self.starts = [sum(self.sizes[:i]) for i in range(len(self.sizes))]
-        self.shape = (sum(strip.n for strip in strips), sum(sizes))
+        self.shape = (sum(self.lengths), sum(sizes))
 
     @cached_property
     def small(self) -> bool:
@@ -77,12 +78,12 @@ class Jacobian:
     def dense(self) -> Tensor:
         """Return all rows, `(N, P)`."""
         out = self.like.new_empty(self.shape)
-        for strip, rows in zip(self.strips, out.split([s.n for s in self.strips]), strict=True):
+        for strip, rows in zip(self.strips, torch.split(out, self.lengths), strict=True):
             self._fill(strip, rows)
         return out
 
     def _fill(self, strip: Strip, out: Tensor) -> Tensor:
-        for i, columns in enumerate(out.split(self.sizes, 1)):
+        for i, columns in enumerate(torch.split(out, self.sizes, 1)):
             if i in strip.pieces:
                 strip.pieces[i].fill(columns)
             else:
@@ -96,7 +97,7 @@ class Jacobian:
         """Return J v, `(N,)`."""
         if "dense" in self.__dict__:
             return self.dense @ v
-        parts = v.split(self.sizes)
+        parts = torch.split(v, self.sizes)
         out = [self._zeros(strip.n) for strip in self.strips]
         for total, strip in zip(out, self.strips, strict=True):
             for i, piece in strip.pieces.items():
@@ -108,8 +109,8 @@ class Jacobian:
         if "dense" in self.__dict__:
             return self.dense.mT @ z
         out = self._zeros(self.shape[1])
-        parts = out.split(self.sizes)
-        for strip, weights in zip(self.strips, z.split([s.n for s in self.strips]), strict=True):
+        parts = torch.split(out, self.sizes)
+        for strip, weights in zip(self.strips, torch.split(z, self.lengths), strict=True):
             for i, piece in strip.pieces.items():
                 parts[i].add_(piece.transposed(weights))
         return out
@@ -132,7 +133,7 @@ class Jacobian:
             out += chunk.square().sum(0)
         return out
 
-    def _row_chunks(self, length: int):  # type: ignore[no-untyped-def]
+    def _row_chunks(self, length: int) -> Iterator[Tensor]:
         for strip in self.strips:
             for a in range(0, strip.n, length):
                 b = min(a + length, strip.n)
@@ -147,7 +148,7 @@ class Jacobian:
         """
         n = self.shape[0]
         out = self._zeros(n, n)
-        ends = [sum(strip.n for strip in self.strips[: i + 1]) for i in range(len(self.strips))]
+        ends = [sum(self.lengths[: i + 1]) for i in range(len(self.strips))]
         for i, size in enumerate(self.sizes):
             if metric is None and self._shorter_as_factors(i):
                 self._add_factors(out, i, ends)

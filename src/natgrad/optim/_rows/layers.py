@@ -79,10 +79,11 @@ def recorded(layers: Mapping[str, Module], tape: Tape) -> Iterator[None]:
 
     def forward(layer: Module, key: int) -> Callable[[Tensor], Tensor]:
         product, plain = _PRODUCTS[type(layer)], layer.forward
+        least = next(p.ndim for name, p in layer.named_parameters() if name == "weight")
 
         def call(x: Tensor) -> Tensor:
             # Inside of torch.func's transforms and on unbatched inputs there are no rows to record.
-            batched = x.ndim >= (2 if isinstance(layer, Linear) else layer.weight.ndim)  # type: ignore[operator, union-attr]
+            batched = x.ndim >= least
             if torch._C._are_functorch_transforms_active() or not batched:
                 out: Tensor = plain(x)
                 return out
@@ -90,14 +91,13 @@ def recorded(layers: Mapping[str, Module], tape: Tape) -> Iterator[None]:
 
         return call
 
-    own = {id(layer): layer.__dict__.get("forward") for layer in layers.values()}
-    replaced = {id(layer): layer for layer in layers.values()}
+    own = [layer.__dict__.get("forward") for layer in layers.values()]
     try:
         for key, layer in enumerate(layers.values()):
-            layer.forward = forward(layer, key)
+            layer.__dict__["forward"] = forward(layer, key)
         yield
     finally:
-        for name, layer in replaced.items():
+        for layer, before in zip(layers.values(), own, strict=True):
             layer.__dict__.pop("forward", None)
-            if own[name] is not None:
-                layer.forward = own[name]
+            if before is not None:
+                layer.__dict__["forward"] = before

@@ -11,7 +11,7 @@ from torch.nn import Module
 from natgrad.optim._rows.jacobian import Jacobian, Strip
 from natgrad.optim._rows.layers import recorded, recorded_layers
 from natgrad.optim._rows.pieces import Dense, Outer, Piece
-from natgrad.optim._rows.slow import slow_rows
+from natgrad.optim._rows.slow import BATCH, by_columns, slow_rows
 from natgrad.optim._rows.tape import Pair, Phase, Tape
 
 __all__ = ["Recorder"]
@@ -73,12 +73,8 @@ class Recorder:
         if key not in self._trusted or not self._fit(pairs, len(value)):
             self._trusted[key] = self._fit(pairs, len(value)) and self._agree(value, pairs)
             if not self._trusted[key]:
-                self.slow[name] = (
-                    f"the residuals of block {name!r} do not belong to rows of the model's inputs "
-                    "one by one, so each row takes a backward pass of its own. Evaluate the model "
-                    "on tensors with one row per residual, and differentiate with "
-                    "torch.autograd.grad(create_graph=True)."
-                )
+                if len(value) > BATCH:
+                    self._name_block(name)
                 return self._slow_block(value)
         return [self._strip(c, p) for c, p in zip(columns, pairs, strict=True)]
 
@@ -148,9 +144,16 @@ class Recorder:
         if self._rest:
             rest = slow_rows(column, [self.params[i] for i in self._rest])
             pieces |= {i: Dense(rows) for i, rows in zip(self._rest, rest, strict=True)}
-            if len(column) < 2 * sum(self.params[i].numel() for i in self._rest):
+            if not by_columns(column, [self.params[i] for i in self._rest]) and len(column) > BATCH:
                 self._name_rest()
         return Strip(len(column), pieces)
+
+    def _name_block(self, name: str) -> None:
+        self.slow[name] = (
+            f"residuals of block {name!r} do not belong to rows of the model's inputs one by one, "
+            "so each takes a backward pass of its own. Evaluate the model on tensors with one row "
+            "per residual, and differentiate with torch.autograd.grad(create_graph=True)."
+        )
 
     def _name_rest(self) -> None:
         listed = ", ".join(self.names[i] for i in self._rest[:4])

@@ -9,24 +9,28 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["slow_rows"]
+__all__ = ["BATCH", "by_columns", "slow_rows"]
 
 # Rows whose passes run as one batch; memory grows with it, time hardly falls beyond.
-_BATCH = 64
+BATCH = 64
 # A column takes about as long as so many rows.
 _COLUMN = 2
 
 
+def by_columns(values: Tensor, params: Sequence[Tensor]) -> bool:
+    """Return whether columns are cheaper than rows."""
+    return sum(p.numel() for p in params) * _COLUMN <= len(values)
+
+
 def slow_rows(values: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
     """Return the Jacobian of values `(n,)` in each parameter, `(n, p)`; the graph is kept."""
-    total = sum(p.numel() for p in params)
-    if total * _COLUMN <= len(values):
-        found = _by_columns(values, params)
+    if by_columns(values, params):
+        found = _columns(values, params)
         if found is not None:
             return found
     chunks: list[list[Tensor]] = [[] for _ in params]
-    for start in range(0, len(values), _BATCH):
-        stop = min(start + _BATCH, len(values))
+    for start in range(0, len(values), BATCH):
+        stop = min(start + BATCH, len(values))
         units = torch.zeros(stop - start, len(values), dtype=values.dtype, device=values.device)
         units[:, start:stop].fill_diagonal_(1.0)
         for chunk, grad in zip(chunks, _pull(values, params, units), strict=True):
@@ -45,7 +49,7 @@ def _pull(values: Tensor, params: Sequence[Tensor], units: Tensor) -> list[Tenso
     return [grad.reshape(len(units), -1) for grad in grads]
 
 
-def _by_columns(values: Tensor, params: Sequence[Tensor]) -> list[Tensor] | None:
+def _columns(values: Tensor, params: Sequence[Tensor]) -> list[Tensor] | None:
     """Return J column by column: Jᵀu is linear in u, so its own derivative in u is J.
 
     None if some operation on the way cannot be differentiated once more.
@@ -55,12 +59,12 @@ def _by_columns(values: Tensor, params: Sequence[Tensor]) -> list[Tensor] | None
         pulled = torch.autograd.grad(
             values, params, u, create_graph=True, allow_unused=True, materialize_grads=True
         )
-        return [_columns(grad, u) for grad in pulled]
+        return [_derivatives(grad, u) for grad in pulled]
     except RuntimeError:
         return None
 
 
-def _columns(grad: Tensor, u: Tensor) -> Tensor:
+def _derivatives(grad: Tensor, u: Tensor) -> Tensor:
     if not grad.requires_grad:
         return u.new_zeros(len(u), grad.numel())
     found = [

@@ -37,7 +37,7 @@ class Tape:
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None, tape: Tape, key: int) -> Tensor:
     """Return x Wᵀ + b, recorded on a tape under a key."""
-    out: Tensor = _Product.apply(x, weight, bias, tape, key)
+    out: Tensor = _Product.apply(x, weight, bias, tape, key)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -59,8 +59,7 @@ class _Product(Function):
         tape, key = ctx.tape, ctx.key
         gx = gw = gb = None
         if ctx.needs_input_grad[0]:
-            recorded = torch.is_grad_enabled()
-            gx = _Transposed.apply(g, weight, tape, key) if recorded else g @ weight
+            gx = _transposed(g, weight, tape, key) if torch.is_grad_enabled() else g @ weight
         if tape.phase == "record":
             tape.add(key, g, x, ctx.biased)
         elif tape.phase == "gradient":
@@ -86,12 +85,17 @@ class _Transposed(Function):
         gg = gw = None
         if ctx.needs_input_grad[0]:
             recorded = torch.is_grad_enabled()
-            gg = _Product.apply(h, weight, None, tape, key) if recorded else linear(h, weight)
+            gg = multiply(h, weight, None, tape, key) if recorded else linear(h, weight)
         if tape.phase == "record":
             tape.add(key, g, h, False)
         elif tape.phase == "gradient":
             gw = _outer(g, h)
         return gg, gw, None, None
+
+
+def _transposed(g: Tensor, weight: Tensor, tape: Tape, key: int) -> Tensor:
+    out: Tensor = _Transposed.apply(g, weight, tape, key)  # type: ignore[no-untyped-call]
+    return out
 
 
 def _outer(g: Tensor, x: Tensor) -> Tensor:

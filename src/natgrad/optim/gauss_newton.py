@@ -46,6 +46,8 @@ Closure = Callable[[], Any]
 
 # λ of the first step, in units of the metric.
 _START = 1e-3
+# Dampings that one step may try before its path is straight enough.
+_BENDS = 12
 # Columns smaller than this fraction of the largest one count as that fraction.
 _SMALLEST_COLUMN = 1e-8
 
@@ -114,7 +116,7 @@ class GaussNewton(torch.optim.Optimizer):
         coefficients: Sequence[Tensor] = (),
         scaling: Scaling | None = None,
         damping: float | None = None,
-        acceleration: float = 0.75,
+        acceleration: float = 1.5,
         momentum: float = 0.0,
         resample: Callable[[], object] | None = None,
         held_out: Closure | None = None,
@@ -189,8 +191,6 @@ class GaussNewton(torch.optim.Optimizer):
     def _step(self, closure: Closure, weights: Tensor) -> float:
         point, side = self._linearized(closure, weights)
         self._steps += 1
-        damping = self._rule.value
-        assert damping is not None
 
         def at(change: Tensor) -> Values | None:
             """Return the values at changed weights, None where they are not finite."""
@@ -198,17 +198,7 @@ class GaussNewton(torch.optim.Optimizer):
             values = evaluate(self._problem, closure)
             return values if bool(values.flat().isfinite().all()) else None
 
-        momentum = None
-        if self.momentum and self._last is not None:
-            momentum = self.momentum * self._last
-        proposal = propose(
-            point,
-            side,
-            damping,
-            self._scale(),
-            momentum=momentum,
-            probe=at if self.acceleration else None,
-        )
+        proposal, damping = self._proposed(point, side, at)
         self.statistics = GaussNewtonStatistics(
             step=self._steps,
             loss=point.loss,
@@ -230,6 +220,23 @@ class GaussNewton(torch.optim.Optimizer):
         else:
             self._kept, self._last = None, proposal.step if self.momentum else None
         return point.loss
+
+    def _proposed(
+        self, point: Linearization, side: Side, at: Callable[[Tensor], Values | None]
+    ) -> tuple[Proposal, float]:
+        """Return a step that bends little enough to be tried, and its λ, which grows until then."""
+        momentum = None
+        if self.momentum and self._last is not None:
+            momentum = self.momentum * self._last
+        probe = at if self.acceleration else None
+        for _ in range(_BENDS):
+            damping = self._rule.value
+            assert damping is not None
+            proposal = propose(point, side, damping, self._scale(), momentum=momentum, probe=probe)
+            if not proposal.acceleration > self.acceleration > 0:
+                break
+            self._rule.rejected()
+        return proposal, damping
 
     def _linearized(self, closure: Closure, weights: Tensor) -> tuple[Linearization, Side]:
         """Return the problem at the present weights, the last one if nothing has changed."""
@@ -273,9 +280,10 @@ class GaussNewton(torch.optim.Optimizer):
                 self._rule = Nielsen(self._start)
             return
         if proposal.acceleration > self.acceleration > 0:
-            self._reject(
-                f"the path bends too much: 2|a|/|v| = {proposal.acceleration:.2g} is above "
-                f"{self.acceleration:g}"
+            found.status = "rejected"
+            found.reason = (
+                f"the path bends too much at any damping tried: 2|a|/|v| = "
+                f"{proposal.acceleration:.2g} is above {self.acceleration:g}"
             )
             return
         values = at(step)

@@ -230,8 +230,8 @@ class GaussNewton(torch.optim.Optimizer):
             momentum = self.momentum * self._last
         probe = at if self.acceleration else None
         for _ in range(_BENDS):
+            assert self._rule.value is not None
             damping = self._rule.value
-            assert damping is not None
             proposal = propose(point, side, damping, self._scale(), momentum=momentum, probe=probe)
             if not proposal.acceleration > self.acceleration > 0:
                 break

@@ -14,7 +14,7 @@ from natgrad.experiments.pinn._equations.base import Equation
 from natgrad.experiments.pinn._equations.burgers import Burgers
 from natgrad.experiments.pinn._equations.heat import Heat
 from natgrad.experiments.pinn._equations.helmholtz import Helmholtz
-from natgrad.experiments.pinn._equations.poisson import Poisson
+from natgrad.experiments.pinn._equations.poisson import Poisson, PoissonInside
 from natgrad.experiments.pinn._solve.networks import network
 from natgrad.experiments.pinn._solve.presets import Init
 from natgrad.lab.cell import Result
@@ -26,7 +26,7 @@ Name = Literal["poisson", "poisson5d", "heat", "helmholtz", "burgers", "allen_ca
 
 EQUATIONS: dict[str, Callable[[], Equation]] = {
     "poisson": Poisson,
-    "poisson5d": lambda: Poisson(5, boundary=30.0),
+    "poisson5d": lambda: PoissonInside(5),
     "heat": Heat,
     "helmholtz": Helmholtz,
     "burgers": Burgers,

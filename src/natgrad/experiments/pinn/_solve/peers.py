@@ -89,7 +89,7 @@ def _lbfgs(equation: Equation, net: Module, points: Points, until: float) -> Non
         return loss
 
     while time.process_time() < until:
-        optimizer.step(closure)  # type: ignore[arg-type]
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
 
 
 def _adam(equation: Equation, net: Module, points: Points, until: float) -> None:

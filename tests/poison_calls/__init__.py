@@ -23,7 +23,7 @@ RECORDS = {
     "natgrad.data.completion.Completion",
     "natgrad.data.mnist.Mnist",
     "natgrad.data.separable.Separable",
-    "natgrad.data.tables.Labelled",
+    "natgrad.data.tables.Labeled",
     "natgrad.data.teachers.Regression",
     "natgrad.data.triples.Table",
     "natgrad.data.triples.Triples",

@@ -289,7 +289,7 @@ class Likelihood(ABC):
     def visible(self, like: Tensor) -> Tensor | None:
         """Return an orthonormal basis (rows) of the output directions the Fisher sees.
 
-        None means all of them. `like` has one row an output, and the dtype and device wanted.
+        None means all of them. `like` has one row per output, and the dtype and device wanted.
         """
         return None
 

@@ -16,7 +16,7 @@ import natgrad as ng
 from natgrad import reference
 from natgrad.errors import RankDeficientError, UnsupportedError
 from natgrad.verify._kmh21 import gaussian_grid
-from tests.extensions import Exponential, Poisson, Squares, Student
+from tests.extensions import Exponential, Squares, Student
 
 TABLE = Path(__file__).parent.parent / "docs" / "support_table.md"
 DAMPING = 0.1
@@ -25,6 +25,10 @@ DAMPING = 0.1
 def randn(seed: int) -> Callable[..., Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return lambda *shape: torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def randint(shape: tuple[int, ...], seed: int) -> Tensor:
+    return torch.randint(0, 4, shape, generator=torch.Generator().manual_seed(seed))
 
 
 def _positive_definite(k: int) -> Tensor:
@@ -156,7 +160,20 @@ LIKELIHOODS = [
         lambda m: m.outputs >= 2,
         lambda f, seed: torch.arange(len(f)) % f.shape[1],
     ),
-    Loss("Poisson", Poisson.build, one_of_a_kind, Poisson.labels, population=True),
+    Loss(
+        "Poisson",
+        lambda reduction, k: ng.likelihoods.Poisson(reduction=reduction),
+        one_of_a_kind,
+        lambda f, seed: randint(f.shape, seed).to(f),
+        population=True,
+    ),
+    Loss(
+        "Huber",
+        lambda reduction, k: ng.likelihoods.Huber(0.8, reduction=reduction),
+        one_of_a_kind,
+        lambda f, seed: 3 * randn(seed)(*f.shape),
+        constant=True,
+    ),
     Loss("Student", Student.build, one_of_a_kind, Student.labels, constant=True),
     Loss("Exponential", Exponential.build, one_of_a_kind, Exponential.labels, constant=True),
 ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from natgrad.experiments.complete import complete
     from natgrad.flows import Trajectory, descend, integrate
     from natgrad.likelihoods import Bernoulli, Categorical, Gaussian
-    from natgrad.optim import NGD, diagnose
+    from natgrad.optim import NGD, GaussNewton, diagnose
     from natgrad.parametrizations import DeepLinear, Diagonal, Direct, MatrixProduct, Network
 
 __version__ = "0.2.0"
@@ -32,6 +32,7 @@ __all__ = [
     "Diagonal",
     "Direct",
     "Fisher",
+    "GaussNewton",
     "Gaussian",
     "GaussianInputs",
     "LayerShares",
@@ -69,7 +70,7 @@ _HOMES = {
     "experiments.complete": ("complete",),
     "flows": ("Trajectory", "descend", "integrate"),
     "likelihoods": ("Bernoulli", "Categorical", "Gaussian"),
-    "optim": ("NGD", "diagnose"),
+    "optim": ("NGD", "GaussNewton", "diagnose"),
     "parametrizations": ("DeepLinear", "Diagonal", "Direct", "MatrixProduct", "Network"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -424,7 +424,7 @@ def all_finite(value: Tensor) -> bool:
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Return whether the value is a tensor, which it is not as long as nobody imported torch."""
+    """Return whether the value is a tensor, which it cannot be before torch is imported."""
     loaded = sys.modules.get("torch")
     return loaded is not None and isinstance(value, loaded.Tensor)
 

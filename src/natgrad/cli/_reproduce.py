@@ -15,7 +15,7 @@ from natgrad.cli._running import MakeSweeper, Running, report_failures, with_eng
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import PRESETS, Experiment, Preset
 from natgrad.lab.failures import CellsFailedError, Failure
-from natgrad.lab.registry import experiment, names
+from natgrad.lab.registry import expand, experiment, names, names_by_default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,10 @@ class Options(Running):
     figures: Annotated[
         tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[FIGURE ...]")
     ] = ()
-    """Figures by name, as `natgrad list` shows them; all if none is named."""
+    """Figures by name, as `natgrad list` shows them, or groups such as pinn. Without names: the
+    figures of both papers."""
+    all: bool = False
+    """Every figure that there is."""
     preset: Preset = "quick"
     """smoke takes seconds, quick takes minutes, paper has the sizes of the papers."""
 
@@ -42,7 +45,8 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any]
     With one figure, the fields of its config are options too.
     """
     preset, rest = _take_preset(arguments)
-    leading, rest = _take_figures(rest)
+    named, rest = _take_figures(rest)
+    leading = [figure for name in named for figure in expand(name)]
     one = experiment(leading[0]) if len(leading) == 1 else None
     about = "Compute figures, judge their claims, save everything."
     fields: list[Any] = [("run", Options, field(default=Options(preset=preset)))]
@@ -66,7 +70,8 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any]
         raise
     if one is not None:
         return found.run, [(one, found.figure)]
-    chosen = [experiment(name) for name in found.run.figures or names()]
+    by_default = names() if found.run.all else names_by_default()
+    chosen = [experiment(name) for name in found.run.figures or by_default]
     return found.run, [(each, each.presets[preset]) for each in chosen]
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from natgrad._named import named
 from natgrad.data._files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import DtypeError, InvalidInputError, LabelError
 
-__all__ = ["Columns", "Floats", "Labelled", "as_label", "labelled", "matching", "read_columns"]
+__all__ = ["Columns", "Floats", "Labeled", "as_label", "labeled", "matching", "read_columns"]
 
 Columns = Mapping[str, Sequence[Any]]
 """A table as read: columns by name, all of one length."""
@@ -24,8 +25,21 @@ Floats = npt.NDArray[np.float64]
 """An array of real numbers."""
 
 
+def __getattr__(name: str) -> Any:
+    """Return what had another name before version 0.2."""
+    if name not in ("Labelled", "labelled"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = name.replace("ll", "l")
+    warnings.warn(
+        f"{__name__}.{name} is now {__name__}.{new}; version 0.3 removes the old name.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return globals()[new]
+
+
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class Labeled:
     """Features and labels of two classes.
 
     Attributes:
@@ -36,7 +50,7 @@ class Labelled:
         notes: Sentences on what was left out.
 
     Example:
-        >>> table = labelled({"age": [30, 31, 50, 60], "ill": ["no", "no", "yes", "yes"]}, "ill")
+        >>> table = labeled({"age": [30, 31, 50, 60], "ill": ["no", "no", "yes", "yes"]}, "ill")
         >>> table.y.tolist()
         [-1.0, -1.0, 1.0, 1.0]
     """
@@ -95,7 +109,7 @@ def _refuse_twins(names: Sequence[str], path: Path) -> None:
 
 
 @named
-def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = None) -> Labelled:
+def labeled(columns: Columns, label: str, *, classes: tuple[str, str] | None = None) -> Labeled:
     """Return features and labels; rows and columns that cannot be used are left out, with notes.
 
     Args:
@@ -109,7 +123,7 @@ def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = 
 
     Example:
         >>> table = {"age": list("35246?"), "name": list("abcdef"), "ill": ["no", "yes"] * 3}
-        >>> found = labelled(table, "ill")
+        >>> found = labeled(table, "ill")
         >>> found.x[:, 0].tolist(), found.y.tolist(), found.classes
         ([3.0, 5.0, 2.0, 4.0, 6.0], [-1.0, 1.0, -1.0, 1.0, -1.0], ('no', 'yes'))
         >>> for note in found.notes:
@@ -137,11 +151,11 @@ def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = 
                 f"class {name!r} of column {label!r} has {int((y == value).sum())} usable rows; "
                 "at least 2 are needed."
             )
-    return Labelled(names, x, y, chosen, tuple(notes))
+    return Labeled(names, x, y, chosen, tuple(notes))
 
 
 @named
-def matching(columns: Columns, like: Labelled, label: str | None) -> tuple[Floats, Floats, int]:
+def matching(columns: Columns, like: Labeled, label: str | None) -> tuple[Floats, Floats, int]:
     """Return features and labels of a further table, and the number of rows left out.
 
     Args:
@@ -153,11 +167,11 @@ def matching(columns: Columns, like: Labelled, label: str | None) -> tuple[Float
         InvalidInputError: If a column is missing or holds text, or no row is left.
 
     Example:
-        >>> like = labelled({"age": ["30", "50", "40", "60"], "ill": ["no", "yes"] * 2}, "ill")
+        >>> like = labeled({"age": ["30", "50", "40", "60"], "ill": ["no", "yes"] * 2}, "ill")
         >>> matching({"age": ["35", ""]}, like, None)
         (array([[35.]]), array([nan]), 1)
     """
-    instance(like, "like", Labelled)
+    instance(like, "like", Labeled)
     _require(columns, [*like.names, *([label] if label is not None else [])])
     values = [_numbers(columns[name], name) for name in like.names]
     for name, value in zip(like.names, values, strict=True):

@@ -41,8 +41,8 @@ def plainly_linear(
 ) -> bool:
     """Return whether ordinary tensors form a linear problem; raise if their shapes do not fit.
 
-    Then no entry of the inputs has to be read: NaN or an infinity always shows in the outputs. The values of labels are left to the likelihood. False means that
-    `check_problem` must decide.
+    Then no entry of the inputs has to be read: NaN or an infinity always shows in the outputs.
+    The values of labels are left to the likelihood. False means that `check_problem` decides.
     """
     if not (type(batch) is tuple and len(batch) == 2 and isinstance(likelihood, Likelihood)):
         return False

@@ -9,10 +9,11 @@ from natgrad._checks import instance
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import Experiment
 
-__all__ = ["experiment", "experiments", "names", "register"]
+__all__ = ["expand", "experiment", "experiments", "names", "names_by_default", "register"]
 
 _TABLE = "natgrad.experiments"
-"""Module whose `FIGURES` gives the module of each figure. Named here, imported on demand."""
+"""Module whose `FIGURES` gives the module of each figure, and `BY_DEFAULT` the groups that run
+without being named. Named here, imported on demand."""
 
 
 class _Experiments(MutableMapping[str, Experiment[Any]]):
@@ -71,6 +72,32 @@ def names() -> list[str]:
         True
     """
     return sorted(_EXPERIMENTS)
+
+
+def names_by_default() -> list[str]:
+    """Return the figures that run if none is named: the papers' own, and registered ones.
+
+    Example:
+        >>> "kmh21/fig1" in names_by_default(), "pinn/poisson" in names_by_default()
+        (True, False)
+    """
+    table = import_module(_TABLE)
+    return [
+        name
+        for name in names()
+        if name not in table.FIGURES or name.partition("/")[0] in table.BY_DEFAULT
+    ]
+
+
+def expand(name: str) -> list[str]:
+    """Return the figures of a group, or the name itself if it is no group.
+
+    Example:
+        >>> expand("blh18")
+        ['blh18/fig1a', 'blh18/fig1b', 'blh18/fig1c', 'blh18/fig1d']
+    """
+    instance(name, "the name of a figure", str)
+    return [one for one in names() if one.partition("/")[0] == name] or [name]
 
 
 def experiments() -> list[Experiment[Any]]:

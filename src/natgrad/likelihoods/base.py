@@ -129,6 +129,7 @@ class Likelihood(ABC):
             gives its root, and `root` the same as contrasts with weights of one.
         attained: Whether finite outputs minimize the loss of a sample. Where none do, outputs run
             to infinity, and flows are integrated in the logarithm of time.
+        divisible: Whether a part of the samples has a loss of its own.
 
     Example:
         >>> from natgrad import Gaussian
@@ -139,6 +140,7 @@ class Likelihood(ABC):
 
     constant_fisher: bool = False
     attained: bool = True
+    divisible: bool = True
 
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         self.reduction: Reduction = choice(reduction, "reduction", get_args(Reduction))
@@ -287,7 +289,7 @@ class Likelihood(ABC):
     def visible(self, like: Tensor) -> Tensor | None:
         """Return an orthonormal basis (rows) of the output directions the Fisher sees.
 
-        None means all of them. `like` has one row an output, and the dtype and device wanted.
+        None means all of them. `like` has one row per output, and the dtype and device wanted.
         """
         return None
 
@@ -344,9 +346,12 @@ class Likelihood(ABC):
         root = self.root(f)
         return root.transpose(torch.exp(2 * root.log_weight) * root.apply(u))
 
-    def _mean_fisher(self, f: Tensor) -> Tensor:
+    def _mean_fisher(self, f: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the average of the blocks, times weights of rows or of single outputs."""
         root = self.root(f)
         weight = torch.exp(root.log_weight)[:, :, None]
+        if weights is not None:
+            weight = weight * weights.sqrt()[:, :, None]
         contrast = (
             torch.eye(f.shape[1], dtype=f.dtype, device=f.device)[None]
             if root.contrast is None

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call
 from torch.nn import Module
 
-from natgrad.optim._capture.selection import Output, Selection, locate
+from natgrad.optim._capture.selection import Output, Selection, locate, locate_parts
 
 
 @dataclass
@@ -101,12 +101,16 @@ class Replay:
         """Return whether an output of that forward still exists."""
         return any(ref() is not None for ref in self._held)
 
-    def giving(self, seen: Tensor) -> "Replay | None":
+    def giving(self, *seen: Tensor) -> "Replay | None":
         """Return this replay for what a criterion saw: outputs, or numbers selected from them.
 
-        None if the criterion saw something that was computed from the outputs.
+        None if the criterion saw something that was computed from the outputs. Several tensors are
+        put side by side.
         """
-        found = locate(seen, self._outputs, self.habits.selection)
+        if len(seen) == 1:
+            found = locate(seen[0], self._outputs, self.habits.selection)
+        else:
+            found = locate_parts(seen, self._outputs)
         if found is None:
             return None
         self.habits.selection = found

@@ -86,6 +86,29 @@ def locate(seen: Tensor, outputs: Sequence[Output], hint: Selection | None) -> S
     return found if found is not None and _agrees(found, seen, data) else None
 
 
+def locate_parts(parts: Sequence[Tensor], outputs: Sequence[Output]) -> Selection | None:
+    """Return where several tensors are, whose rows are put side by side.
+
+    One by one, because outputs may depend on each other.
+
+    Args:
+        parts: The tensors, each with as many rows.
+        outputs: What the model returned.
+    """
+    sizes = [output.data.numel() for output in outputs]
+    found: list[Tensor] = []
+    for part in parts:
+        selection = locate(part, outputs, None)
+        if selection is None or selection.source < 0:
+            return None
+        places = selection.index
+        if places is None:
+            places = torch.arange(part.numel(), device=part.device)
+        found.append((places + sum(sizes[: selection.source])).reshape(len(part), -1))
+    index = torch.cat(found, 1)
+    return Selection(-1, tuple(index.shape), index)
+
+
 def _joined(outputs: Sequence[Tensor]) -> Tensor:
     return torch.cat([output.reshape(-1) for output in outputs])
 

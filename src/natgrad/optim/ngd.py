@@ -128,8 +128,9 @@ class NGD(Resumable):
         defaults = {
             "lr": number(lr, "lr", low=0, low_open=True),
             "weight_decay": number(weight_decay, "weight_decay", low=0),
+            "momentum": number(momentum, "momentum", low=0, high=1, high_open=True),
         }
-        momentum = number(momentum, "momentum", low=0, high=1, high_open=True)
+        momentum = defaults["momentum"]
         if weight_average is not None:
             weight_average = number(weight_average, "weight_average", low=0, low_open=True)
         self.step_length, self.damping = as_step_length(step_length), as_damping(damping)
@@ -159,7 +160,9 @@ class NGD(Resumable):
         self._momentum = Momentum(momentum) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
         self._params = params
-        self._average = None if weight_average is None else WeightAverage(params, weight_average)
+        self._average = None
+        if weight_average is not None:
+            self._average = WeightAverage(self._moving(), weight_average)
         self._backup = Backup(params)
         self._damping = Adaptation(self.damping)
 
@@ -311,6 +314,8 @@ class NGD(Resumable):
             core.preconditioner.refresh(damping, core.world)
             marks.append(("inverses", statistics.clock()))
 
+        if self._momentum is not None:  # schedulers such as OneCycleLR change it with the rate
+            self._momentum.factor = float(self.param_groups[0]["momentum"])
         # A single sample keeps its rank-one form while there is no average to spoil it.
         single = batch.n == 1 and self._momentum is not None and not self._momentum.values
         momentum = None if single else self._momentum
@@ -379,7 +384,7 @@ class NGD(Resumable):
             lost = rejected or direction.batch_slope < direction.slope / 2
             momentum.advance(1.0 if lost else length.value * part)
         if self._average is not None:
-            self._average.update(params)
+            self._average.update(self._moving())
         return StepStatistics(
             step=step,
             loss=loss,

@@ -8,10 +8,11 @@ from natgrad.optim.damping import Adaptive, Fixed, Scheduled
 from natgrad.optim.ngd import NGD
 from natgrad.optim.preconditioner import Preconditioner
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.step_length import EqualShare, PerLayer, Quadratic
+from natgrad.optim.step_length import AdaptationWarning, EqualShare, PerLayer, Quadratic
 
 __all__ = [
     "NGD",
+    "AdaptationWarning",
     "Adaptive",
     "Diagnosis",
     "EqualShare",

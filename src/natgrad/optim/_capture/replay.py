@@ -49,6 +49,8 @@ class Replay:
         cuts: Positions and names of the arguments that have a row for each sample. A mask may have
             as many rows by chance, so only what was tried should be cut.
         draws: Whether the forward draws random numbers. A part of the batch would draw others.
+        rounded: Whether outputs were rounded to half precision, as under autocast, whatever their
+            dtype was when the criterion saw them.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Replay:
         self._selection: Selection | None = None
         self._data = self._size = self.each = 0
         self.cuts: list[int | str] = []
-        self.draws = False
+        self.draws = self.rounded = False
 
     def _random_state(self) -> list[Tensor]:
         return [torch.get_rng_state(), *(torch.cuda.get_rng_state(i) for i in self._gpus)]
@@ -116,6 +118,8 @@ class Replay:
         self.habits.selection = found
         given = copy.copy(self)
         given._selection = found
+        held = self._outputs if found.source < 0 else [self._outputs[found.source]]
+        given.rounded = any(torch.finfo(o.data.dtype).bits < 32 for o in held)
         if found.source < 0:
             given.each = 0
         else:

@@ -133,14 +133,14 @@ def _agrees(selection: Selection, seen: Tensor, outputs: Sequence[Tensor]) -> bo
         sizes = sum(output.numel() for output in held)
         if selection.index.numel() and int(selection.index.max()) >= sizes:
             return False
-    found = selection.of(outputs)
-    return found.dtype == seen.dtype and torch.equal(found, seen)
+    return torch.equal(selection.of(outputs).to(seen.dtype), seen)
 
 
 def _trace(seen: Tensor, outputs: Sequence[Output]) -> Selection | None:
     """Return the places that gradients reveal, to be verified."""
-    # Numbers are sent in digits that the dtype holds exactly; the first is never zero.
-    base = int(2 / torch.finfo(seen.dtype).eps) - 1
+    # Numbers are sent in digits that each dtype holds exactly; the first is never zero.
+    coarsest = max(torch.finfo(t.dtype).eps for t in (seen, *(o.data for o in outputs)))
+    base = int(2 / coarsest) - 1
     count = torch.arange(seen.numel(), device=seen.device).reshape(seen.shape)
     digits = 1
     while base**digits < seen.numel():

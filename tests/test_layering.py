@@ -8,8 +8,8 @@ import natgrad
 
 ROOT = Path(natgrad.__file__).parent
 
-# From left to right; a module imports only from its own layer and those to the left. Names in one
-# set stand beside each other and do not import each other.
+# From left to right: a module imports only from its own layer and those to the left. Names in one
+# set are in the same layer and do not import each other.
 LAYERS: list[set[str]] = [
     {"errors", "_checksum", "_warn"},
     {"_checks", "_renamed"},

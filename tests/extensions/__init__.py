@@ -1,4 +1,4 @@
-"""Likelihoods and a parametrization that the library does not know: one file each."""
+"""Likelihoods and a parametrization that are not part of the library: one file each."""
 
 from tests.extensions.exponential import Exponential
 from tests.extensions.squares import Squares

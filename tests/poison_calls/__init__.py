@@ -23,7 +23,7 @@ RECORDS = {
     "natgrad.data.completion.Completion",
     "natgrad.data.mnist.Mnist",
     "natgrad.data.separable.Separable",
-    "natgrad.data.tables.Labelled",
+    "natgrad.data.tables.Labeled",
     "natgrad.data.teachers.Regression",
     "natgrad.data.triples.Table",
     "natgrad.data.triples.Triples",
@@ -34,6 +34,7 @@ RECORDS = {
     "natgrad.limits.Separability",
     "natgrad.linalg.LeastSquares",
     "natgrad.optim.Diagnosis",
+    "natgrad.optim.GaussNewtonStatistics",
     "natgrad.optim.StepStatistics",
     "natgrad.parametrizations.Design",
     "natgrad.stopping.Progress",
@@ -46,6 +47,7 @@ REFUSES = {
     "natgrad.likelihoods.Poisson.precision_root",
     "natgrad.DeepLinear.natural_lift",  # not read at entries
     "natgrad.Diagonal.natural_lift",
+    "natgrad.GaussNewton.add_param_group",
     "natgrad.NGD.add_param_group",
     "natgrad.data.mnist.load",
 }

@@ -215,7 +215,7 @@ class Likelihood(ABC):
             )
         if not _is_plain(y):
             dense(y, "labels")
-        if y.ndim == 0 or len(y) != len(f):
+        if y.ndim == 0 or y.shape[0] != f.shape[0]:
             raise ShapeError(
                 f"labels must pair up with the {len(f)} outputs, but have shape {tuple(y.shape)}."
             )
@@ -289,7 +289,7 @@ class Likelihood(ABC):
     def visible(self, like: Tensor) -> Tensor | None:
         """Return an orthonormal basis (rows) of the output directions the Fisher sees.
 
-        None means all of them. `like` has one row an output, and the dtype and device wanted.
+        None means all of them. `like` has one row per output, and the dtype and device wanted.
         """
         return None
 
@@ -415,7 +415,7 @@ def flatten_outputs(output: Tensor) -> Tensor:
             f"outputs must have shape (n,) or (n, …) with at least one sample, but got shape "
             f"{tuple(output.shape)}. Is the batch empty?"
         )
-    return output.reshape(len(output), -1)
+    return output.reshape(output.shape[0], -1)  # len() costs a call of Python
 
 
 def like_outputs(f: Tensor, y: Tensor) -> Tensor:
@@ -428,10 +428,10 @@ def like_outputs(f: Tensor, y: Tensor) -> Tensor:
     """
     if y.is_complex():
         raise DtypeError(f"labels must be real, but have dtype {y.dtype}.")
-    flat = y.reshape(len(y), -1)
+    flat = y.reshape(y.shape[0], -1)
     if flat.shape != f.shape:
         raise ShapeError(
             f"labels must match the outputs, {f.shape[1]} per sample, but have "
             f"{flat.shape[1]} (shape {tuple(y.shape)})."
         )
-    return flat.to(f.dtype)
+    return flat if flat.dtype == f.dtype else flat.to(f.dtype)

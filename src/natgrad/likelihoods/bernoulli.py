@@ -135,8 +135,8 @@ class Bernoulli(Likelihood):
     def _check_labels(self, f: Tensor, y: Tensor) -> Tensor:
         labels = like_outputs(f, y)
         low, name = (0, "0 or 1") if self.zero_one else (-1, "−1 or +1")
-        squares = labels * labels
-        if not torch.equal(squares, labels if self.zero_one else torch.ones_like(squares)):
+        # y² = y only for 0 and 1, y = 1/y only for −1 and 1: two passes, and no constant.
+        if not torch.equal(labels, labels * labels if self.zero_one else labels.reciprocal()):
             wrong = labels[(labels != low) & (labels != 1)][0].item()
             hint = _hint(wrong, zero_one=self.zero_one)
             raise LabelError(f"Bernoulli labels must be {name}, but one is {wrong:g}. {hint}")

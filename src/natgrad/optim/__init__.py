@@ -5,6 +5,12 @@ from natgrad.optim._criteria.custom import Loss
 from natgrad.optim._diagnose import Diagnosis, diagnose
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.damping import Adaptive, Fixed, Scheduled
+from natgrad.optim.gauss_newton import (
+    AliasingWarning,
+    GaussNewton,
+    GaussNewtonStatistics,
+    SlowRowsWarning,
+)
 from natgrad.optim.ngd import NGD
 from natgrad.optim.preconditioner import Preconditioner
 from natgrad.optim.statistics import StepStatistics
@@ -14,15 +20,19 @@ __all__ = [
     "NGD",
     "AdaptationWarning",
     "Adaptive",
+    "AliasingWarning",
     "Diagnosis",
     "EqualShare",
     "Factors",
     "Fixed",
+    "GaussNewton",
+    "GaussNewtonStatistics",
     "Loss",
     "PerLayer",
     "Preconditioner",
     "Quadratic",
     "Scheduled",
+    "SlowRowsWarning",
     "StepStatistics",
     "UncoveredWarning",
     "diagnose",

@@ -81,7 +81,9 @@ CANONICAL: dict[str, tuple[Callable[..., Module], tuple[int, ...], Tensor]] = {
 def heard(criterion: Module, output: Tensor, y: Tensor) -> tuple[Likelihood, Tensor, Tensor]:
     """What the optimizer hears of one call: the likelihood, rows with their graph, the loss."""
     found: list[tuple[Likelihood, Tensor, Tensor]] = []
-    handles = observed(criterion).watch(lambda *seen: found.append((seen[0], seen[1], seen[3])))
+    handles = observed(criterion).watch(
+        lambda likelihood, rows, y, loss, *_: found.append((likelihood, rows, loss))
+    )
     criterion(output, y)
     for handle in handles:
         handle.remove()

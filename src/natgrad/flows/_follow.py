@@ -23,7 +23,7 @@ class Settings(NamedTuple):
     """How accurately a flow is integrated, and in which time; None is the solver's own choice."""
 
     rtol: float | None
-    atol: float
+    atol: float | None
     log_time: bool | None
 
 
@@ -90,20 +90,22 @@ class Solver(ABC):
     Attributes:
         name: What `integrate(method=...)` calls it.
         purpose: What it is for, in words.
+        default_rtol: Accuracy if none is asked for.
         successor: The solver that takes over under `method="auto"` where this one fails.
     """
 
     name: str
     purpose: str = "any flow"
+    default_rtol: float = 1e-6
     successor: str | None = None
 
     def suits(self, problem: Problem[P]) -> bool:
         """Return whether it can solve the problem."""
         return True
 
-    def preferred(self, problem: Problem[P]) -> bool:
-        """Return whether `method="auto"` should choose it."""
-        return self.suits(problem)
+    @abstractmethod
+    def why(self, problem: Problem[P], rtol: float) -> str | None:
+        """Return why `method="auto"` should choose it, in words; None if it should not."""
 
     @abstractmethod
     def start(

@@ -77,6 +77,11 @@ class Path(ABC, Generic[P]):
     def error(self) -> float:
         """Return the error estimate so far."""
 
+    @property
+    def note(self) -> str:
+        """Return what a user should know of the path besides why it ended."""
+        return ""
+
     def failed(self, error: NatgradError, t: float) -> Ended:
         """Return what an error at time t means for the trajectory."""
         if isinstance(error, _SINGULAR):
@@ -147,7 +152,7 @@ def follow(
         path.evaluations,
         path.method,
         ended.status,
-        ended.detail,
+        f"{ended.detail}; {path.note}" if path.note else ended.detail,
         path.error,
         lost,
     )

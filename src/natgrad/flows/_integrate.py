@@ -24,6 +24,7 @@ Method = Literal[
     "reduced",
     "dual",
     "completion",
+    "kinks",
     "pair",
     "rkc",
     "dopri",
@@ -81,6 +82,9 @@ def integrate(
               unknown per feature.
             - `"dual"`: the same for large data, in dual variables.
             - `"completion"`: gradient flow of matrix completion, its gradients written out.
+            - `"kinks"`: gradient flow of networks with `torch.nn.ReLU` modules. Kinks are crossed
+              where the flow crosses them; where both sides point at the kink, the flow slides
+              along it. `Trajectory.detail` counts both.
             - `"pair"`: Runge–Kutta–Chebyshev and DOP853 in turn, whichever goes farther per
               evaluation.
             - `"rkc"` alone; SciPy's `"dopri"`, `"dop853"` (explicit), `"radau"`, `"bdf"`,

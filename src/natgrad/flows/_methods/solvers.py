@@ -6,6 +6,7 @@ from natgrad.flows._follow import Solver
 from natgrad.flows._methods.adaptive import AdaptiveSolver, ChebyshevSolver, PairedSolver
 from natgrad.flows._methods.completion_solver import CompletionSolver
 from natgrad.flows._methods.dual_solver import DualSolver
+from natgrad.flows._methods.kink_solver import KinkSolver
 from natgrad.flows._methods.newton import NewtonSolver
 from natgrad.flows._methods.reduced import ReducedSolver
 from natgrad.flows._methods.steppers import SCIPY
@@ -17,6 +18,7 @@ _ALL: tuple[Solver, ...] = (
     ReducedSolver(),
     DualSolver(),
     CompletionSolver(),
+    KinkSolver(),
     *map(AdaptiveSolver, SCIPY),
     PairedSolver(),
     ChebyshevSolver(),

@@ -1,6 +1,7 @@
 import csv
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -23,7 +24,7 @@ from natgrad.experiments.complete.config import (
 )
 from natgrad.experiments.complete.fit import complete_table, completed_matrix, compute, experiment
 from natgrad.experiments.complete.result import METHODS, completed
-from natgrad.fits import Entries, completion, fit_product
+from natgrad.fits import Center, Entries, completion, fit_product
 from natgrad.lab._store.store import Store
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.engines import Serial, start_engine
@@ -31,7 +32,8 @@ from natgrad.lab.experiment import PRESETS
 from natgrad.lab.sweep import Sweeper
 from tests.helpers import randn
 
-FEW = {"depths": (2, 3), "scales": (1e-3,), "ranks": (2, 3)}
+# Entries of a low-rank matrix that were not observed can exceed the observed range.
+FEW = {"depths": (2, 3), "scales": (1e-3,), "ranks": (2, 3), "clip": False}
 
 
 def sweep(given, title=""):
@@ -75,10 +77,46 @@ def test_entries_by_label_and_summary(problem, found):
     assert found.predict(3, 7) == pytest.approx(float(found.matrix[3, 7]))
     with pytest.raises(InvalidInputError, match="no row 77"):
         found.predict(77, 0)
+    many = found.predict([3, 5], ["7", "2"])
+    assert many == pytest.approx(found.matrix[[3, 5], [7, 2]])
+    assert found.predict(np.array([3, 5]), 7) == pytest.approx(found.matrix[[3, 5], 7])
+    with pytest.raises(InvalidInputError, match="2 rows and 3 columns"):
+        found.predict([3, 5], [1, 2, 3])
+    over_columns = float(found.matrix[3].mean())
+    assert found.predict(3, "new", unknown="means") == pytest.approx(over_columns, rel=1e-5)
     text = "\n".join(found.lines())
+    assert repr(found) == text
+    assert "<pre>40 × 30" in found._repr_html_()
     assert "40 × 30 matrix" in text
     assert text.count("(best)") == 1
     assert "effective rank" in text
+
+
+def test_the_top_of_a_row_leaves_observed_entries_out(problem, found):
+    top = found.top(3, 4)
+    hidden = (~problem.observed[3]).nonzero().flatten().tolist()
+    order = sorted(hidden, key=lambda j: -found.matrix[3, j])
+    assert [label for label, _ in top] == [found.columns[j] for j in order[:4]]
+    assert len(found.top(3, 1000)) == len(hidden)
+
+
+def test_predictions_stay_in_the_observed_range_by_default(problem):
+    few = {"depths": (3,), "scales": (1e-3,), "ranks": (2,), "center": "none"}
+    found = complete(*table(problem), **few)
+    assert float(problem.truth.min()) < found.matrix.min() - 0.5
+    assert found.matrix.min() == np.float32(problem.values.min())
+    assert found.matrix.max() <= np.float32(problem.values.max())
+
+
+def test_a_large_table_races_on_a_block(monkeypatch, problem):
+    monkeypatch.setattr(_tables, "_RACE", 300)
+    loaded = _tables.divide(index_table(make_table(*table(problem))), None, Prepared())
+    block, judged = loaded.race
+    assert block.shape == judged.shape != loaded.train.shape
+    assert 60 < len(block) < 300
+    few = {"depths": (2,), "scales": (1e-3,), "ranks": (2,), "center": "none", "clip": False}
+    found = complete(*table(problem), **few)
+    assert found.test_error["deep product"] < 0.2 * found.test_error["row and column means"]
 
 
 def test_saved_files_hold_the_matrix(found, tmp_path):
@@ -88,6 +126,11 @@ def test_saved_files_hold_the_matrix(found, tmp_path):
     assert [line[0] for line in lines[1:]] == list(found.rows)
     read = np.array([[float(x) for x in line[1:]] for line in lines[1:]])
     np.testing.assert_allclose(read, found.matrix, rtol=1e-6)
+    found.save(tmp_path / "long.csv", layout="long")
+    long = list(csv.DictReader((tmp_path / "long.csv").read_text().splitlines()))
+    values = np.array([float(line["value"]) for line in long]).reshape(found.matrix.shape)
+    assert np.array_equal(values, read)
+    assert sum(line["observed"] == "1" for line in long) == 500
     found.save(tmp_path / "m.safetensors")
     assert np.array_equal(Arrays.load(tmp_path / "m.safetensors")["completed"], found.matrix)
     with pytest.raises(InvalidInputError, match=r"\.csv, \.parquet or \.safetensors"):
@@ -134,9 +177,14 @@ def test_test_entries_of_their_own(problem):
     true = problem.truth[hidden[:, 0], hidden[:, 1]]
     test = ([*hidden[:, 0].tolist(), 99], [*hidden[:, 1].tolist(), 0], [*true.tolist(), 1.0])
     found = complete(rows, columns, values, test=test, **FEW)
-    assert found.test_entries == len(hidden)
+    assert found.test_entries == len(hidden) + 1
     assert any("1 test entries lie in rows or columns" in note for note in found.notes)
-    gap = found.matrix[hidden[:, 0], hidden[:, 1]] - true.numpy()
+    # Row 99 has no entry: column means predict it.
+    entries = Entries((41, 30), problem.positions, problem.values)
+    means = Center.of(entries, "means")
+    assert found.matrix[-1] == pytest.approx(means.everywhere()[-1].numpy(), abs=1e-5)
+    cold = found.predict("99", "0") - 1.0
+    gap = np.append(found.matrix[hidden[:, 0], hidden[:, 1]] - true.numpy(), cold)
     # The same model: with a test file nothing is held back from the completed matrix.
     assert found.test_error["deep product"] == pytest.approx(math.sqrt((gap**2).mean()), rel=1e-3)
 
@@ -199,7 +247,7 @@ def test_as_an_experiment_of_the_laboratory(problem, tmp_path):
     lines = (f"u{r},i{c},{v!r}" for r, c, v in zip(rows, columns, values, strict=True))
     path.write_text("user,item,stars\n" + "\n".join(lines))
     data = Data(path=str(path), digest=digest_of(path))
-    this = experiment(data)
+    this = experiment(data, clip=False)
     assert this.folder == "complete-ratings"
     config = this.presets["smoke"]
     arrays = this.compute(config, sweep)
@@ -235,6 +283,12 @@ def test_the_command_leaves_report_picture_and_matrix(problem, tmp_path):
     again = Sweeper(Serial(), Store(tmp_path / "runs" / "store"))
     complete_table(tmp_path / "table.csv", options, preset="smoke", out=out, sweep=again)
     assert again.reused == again.done == sweep.done
+    other = replace(options, seed=1)
+    with pytest.raises(InvalidInputError, match="--force"):
+        complete_table(tmp_path / "table.csv", other, preset="smoke", out=out, sweep=again)
+    forced = replace(other, force=True, long=True)
+    complete_table(tmp_path / "table.csv", forced, preset="smoke", out=out, sweep=again)
+    assert (folder / "completed-long.csv").is_file()
     with pytest.raises(InvalidInputError, match="there is no file"):
         complete_table(tmp_path / "no.csv", options, preset="smoke", out=out, sweep=again)
     nowhere = TableOptions(save=tmp_path / "nowhere" / "m.csv")

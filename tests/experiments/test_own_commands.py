@@ -117,7 +117,7 @@ def test_test_entries_among_the_data_are_not_judged_by(triples, tmp_path, capsys
     assert "4 test entries are among the data and were left out." in printed
     assert "on 1 test entries" in printed
     test.write_text("\n".join(lines[:5]))
-    assert cli.main([*arguments, *HOW, "--test", str(test)]) == 2
+    assert cli.main([*arguments, *HOW, "--force", "--test", str(test)]) == 2
     assert "no test entry is left" in capsys.readouterr().err
 
 
@@ -141,7 +141,7 @@ def test_data_frames_are_matched_by_name_and_labels_are_those_of_the_call():
     for name in "ab":
         found = ng.complete([f"{name}{i}" for i in rows], columns, values, **options)
         assert found.rows[0] == f"{name}0"
-    with pytest.raises(InvalidInputError, match="center must be 'none', 'mean' or 'means'"):
+    with pytest.raises(InvalidInputError, match="center must be 'auto', 'none', 'mean' or 'means'"):
         ng.complete(rows, columns, values, center="rubbish")
 
 

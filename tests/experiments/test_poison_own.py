@@ -175,9 +175,11 @@ def test_extremes_of_complete_are_answered_or_refused(extreme) -> None:
 def test_a_completed_matrix_refuses_poison(name, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = Completed(
-        np.ones((2, 2), np.float32), ("a", "b"), ("c", "d"), {}, 1, 2, 1.0, 1.0, np.ones(1), ()
-    )
+        np.ones((2, 2), np.float32), ("a", "b"), ("c", "d"), {}, 1, 2, 1.0, 1.0, np.ones(1), (),
+        {"means": 1.0}, np.ones(2), np.array([[0, 0]]),
+    )  # fmt: skip
     poison = POISON[name]
     wrong = raw(lambda: found.predict(poison, "c"), "row")
     wrong += raw(lambda: found.predict("a", poison), "column")
+    wrong += raw(lambda: found.top(poison), "top") + raw(lambda: found.top("a", poison), "k")
     assert wrong + raw(lambda: found.save(poison), "save") == []

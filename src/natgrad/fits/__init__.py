@@ -3,6 +3,7 @@
 The scikit-learn estimators and the laboratory call the same functions.
 """
 
+from natgrad.fits._averaged import AveragedFit, fit_averaged
 from natgrad.fits.completion import (
     Center,
     Entries,
@@ -16,6 +17,7 @@ from natgrad.fits.completion import (
 from natgrad.fits.separators import Scaling, Separator, correct, fit_separator, methods
 
 __all__ = [
+    "AveragedFit",
     "Center",
     "Entries",
     "LowRankModel",
@@ -24,6 +26,7 @@ __all__ = [
     "Scaling",
     "Separator",
     "correct",
+    "fit_averaged",
     "fit_nuclear_norm",
     "fit_product",
     "fit_separator",

@@ -13,15 +13,16 @@ from natgrad.stopping import Status
 
 Factors = tuple[Tensor, ...]
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 24  # numbers gathered at a time
 
 
 def entries_of(left: Tensor, right: Tensor, positions: Tensor) -> Tensor:
     """Return the entries of left · right at positions, float64, without forming the product."""
     across = right.mT.contiguous()
+    many = max(1, _CHUNK // max(1, left.shape[1]))
     parts = [
         torch.linalg.vecdot(left[part[:, 0]], across[part[:, 1]])
-        for part in torch.split(positions, _CHUNK)
+        for part in torch.split(positions, many)
     ]
     return torch.cat(parts).double()
 

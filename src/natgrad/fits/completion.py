@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from natgrad._checks import choice, integer, number
 from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.fits._center import Center, Centering
 from natgrad.fits._entries import Entries, checked
 from natgrad.fits._product_flow import Factors, entries_of, halves, product_flow
 from natgrad.fits._soft_impute import SoftImpute, penalties
@@ -27,83 +28,10 @@ __all__ = [
     "rmse",
 ]
 
-Centering = Literal["none", "mean", "means"]
-"""What is subtracted before a fit: nothing, the overall mean, or row and column means too."""
-
 Predict = Callable[[Tensor], Tensor]
 """Predicted values at positions `(n, 2)`, in the unit of the data."""
 
-_SHRINKAGE = 1.0  # each row or column mean includes one extra entry of value zero
-_SWEEPS = 20
 _WORSE = 1.1  # the path of penalties ends when the held-out error is this many times the best
-
-
-@dataclass(frozen=True, eq=False)
-class Center:
-    """The center that is subtracted before fitting, and the unit of the remainder.
-
-    Attributes:
-        mean: Overall mean.
-        rows: Deviation of each row.
-        columns: Deviation of each column.
-        unit: Root mean square of the remainder.
-
-    Example:
-        >>> entries = Entries((1, 2), torch.tensor([[0, 0], [0, 1]]), torch.tensor([1.0, 3.0]))
-        >>> center = Center.of(entries, "mean")
-        >>> center.mean, center.standardized(entries).values
-        (2.0, tensor([-1.,  1.], dtype=torch.float64))
-    """
-
-    mean: float
-    rows: Tensor
-    columns: Tensor
-    unit: float
-
-    @classmethod
-    def of(cls, entries: Entries, how: Centering) -> "Center":
-        """Return the center of entries; row and column means by backfitting, shrunk a little.
-
-        Raises:
-            InvalidInputError: If the remainder is zero.
-        """
-        rows, columns = entries.positions.unbind(1)
-        effects = [torch.zeros(n, dtype=torch.float64) for n in entries.shape]
-        mean = 0.0 if how == "none" else float(entries.values.mean())
-        rest = entries.values - mean
-        if how == "means":
-            for _ in range(_SWEEPS):
-                for k, index in enumerate((rows, columns)):
-                    rest = rest + effects[k][index]
-                    effects[k] = _shrunk_means(rest, index, entries.shape[k])
-                    rest = rest - effects[k][index]
-        unit = math.sqrt(float(rest.square().mean()))
-        if unit <= 1e-12 * max(abs(mean), float(entries.values.abs().max()), 1e-300):
-            raise InvalidInputError(
-                "after centering, all observed values are zero: the means explain them, and "
-                "there is nothing to complete."
-            )
-        return cls(mean, effects[0], effects[1], unit)
-
-    def at(self, positions: Tensor) -> Tensor:
-        """Return the center at these positions."""
-        rows, columns = positions.unbind(1)
-        return self.mean + self.rows[rows] + self.columns[columns]
-
-    def standardized(self, entries: Entries) -> Entries:
-        """Return the entries minus the center, in its unit."""
-        values = (entries.values - self.at(entries.positions)) / self.unit
-        return Entries(entries.shape, entries.positions, values)
-
-    def everywhere(self) -> Tensor:
-        """Return the center as a matrix."""
-        return self.mean + self.rows[:, None] + self.columns[None, :]
-
-
-def _shrunk_means(values: Tensor, index: Tensor, size: int) -> Tensor:
-    total = torch.zeros(size, dtype=torch.float64).index_add_(0, index, values)
-    many = torch.bincount(index, minlength=size)
-    return total / (many + _SHRINKAGE)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,11 +1,12 @@
 """A user's table, divided into training, validation and test entries."""
 
 import hashlib
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,10 +17,12 @@ from natgrad.experiments._arguments import column, several
 from natgrad.experiments.complete.config import Data, Prepared
 from natgrad.fits import Entries
 
-Part = Literal["tune", "test", "all"]
-"""Which entries are fitted: all but validation and test, all but test, or all."""
+Part = Literal["race", "tune", "test", "all"]
+"""Which entries are fitted: a block of those to tune on, all but validation and test, all but test,
+or all."""
 
 _FEWEST = 20
+_RACE = 200_000  # larger tables race their settings on a block of about half as many entries
 _LARGEST = 25_000_000
 
 
@@ -45,11 +48,55 @@ class Loaded:
 
     def part(self, part: Part) -> Entries:
         """Return the entries to fit."""
+        if part == "race":
+            return self.race[0]
         if part == "tune":
             return self.train
         if part == "all" and not self.own_test:
             return self.train.joined(self.validation, self.test)
         return self.train.joined(self.validation)
+
+    def judged(self, part: Part) -> Entries:
+        """Return the entries on which a fit to a part is judged."""
+        if part == "race":
+            return self.race[1]
+        return self.validation if part == "tune" else self.test
+
+    @cached_property
+    def race(self) -> tuple[Entries, Entries]:
+        """Return entries to fit and to validate: all, or those in a block of a large table."""
+        many = len(self.train)
+        if many <= _RACE:
+            return self.train, self.validation
+        share = (_RACE / 2 / many) ** 0.5
+        generator = torch.Generator().manual_seed(0)
+        chosen = [torch.rand(n, generator=generator) < share for n in self.train.shape]
+        return _block(self.train, chosen), _block(self.validation, chosen)
+
+    @property
+    def cold(self) -> Tensor:
+        """Return which test entries lie in a row or a column without other entries."""
+        fitted, (rows, columns) = self.part("test"), self.test.positions.unbind(1)
+        seen = [
+            torch.bincount(fitted.positions[:, k], minlength=fitted.shape[k]) > 0 for k in range(2)
+        ]
+        return ~(seen[0][rows] & seen[1][columns])
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Return the least and the largest value, test entries left out."""
+        values = self.part("test").values
+        return float(values.min()), float(values.max())
+
+
+def _block(entries: Entries, chosen: list[Tensor]) -> Entries:
+    """Return the entries in chosen rows and columns, as a matrix of their own."""
+    rows, columns = entries.positions.unbind(1)
+    inside = chosen[0][rows] & chosen[1][columns]
+    place = [side.cumsum(0) - 1 for side in chosen]
+    positions = torch.stack([place[0][rows[inside]], place[1][columns[inside]]], 1)
+    shape = (int(chosen[0].sum()), int(chosen[1].sum()))
+    return Entries(shape, positions, entries.values[inside])
 
 
 @lru_cache(maxsize=1)
@@ -66,7 +113,7 @@ def load(data: Data, how: Prepared) -> Loaded:
     if data.test_path is not None:
         if digest_of(data.test_path) != data.test_digest:
             raise InvalidInputError(f"{data.test_path} has changed since the run began.")
-        test = within(read_table(data.test_path, data.names), triples)
+        triples, test = _with_test(triples, read_table(data.test_path, data.names))
     return divide(triples, test, how)
 
 
@@ -81,7 +128,7 @@ def divide(triples: Triples, test: tuple[Tensor, Tensor, int] | None, how: Prepa
         judged = entries.at(order[:many])
         order = order[many:]
     else:
-        positions, values, outside = test
+        positions, values, outside = test  # the last: in cold rows or columns
         seen = torch.isin(
             _index(positions, triples.shape), _index(entries.positions, entries.shape)
         )
@@ -95,8 +142,8 @@ def divide(triples: Triples, test: tuple[Tensor, Tensor, int] | None, how: Prepa
         judged = Entries(triples.shape, positions[~seen], values[~seen])
         if outside:
             notes.append(
-                f"{outside} test entries lie in rows or columns that do not occur in the data; no "
-                "method can predict them, and they were left out."
+                f"{outside} test entries lie in rows or columns that do not occur in the data; row "
+                "and column means predict them."
             )
     if len(order) - many < 2:
         raise InvalidInputError(
@@ -185,8 +232,27 @@ def in_memory(rows: Any, columns: Any, values: Any, test: Any = None) -> tuple[T
     judged = None
     if test is not None:
         rows, columns, values = several(test, "test", ("rows", "columns", "values"))
-        judged = within(_table(rows, columns, values, "test "), triples)
+        triples, judged = _with_test(triples, _table(rows, columns, values, "test "))
     return triples, judged
+
+
+def _with_test(triples: Triples, table: Table) -> tuple[Triples, tuple[Tensor, Tensor, int]]:
+    """Return triples with the rows and columns of a table of test entries too, and the entries.
+
+    Raises:
+        InvalidInputError: If no test entry lies in known rows and columns.
+    """
+    cold = within(table, triples)[2]
+    present = ~np.isnan(table.values)
+    rows = {table.rows[k] for k in np.unique(table.row[present])} - set(triples.rows)
+    columns = {table.columns[k] for k in np.unique(table.column[present])} - set(triples.columns)
+    wider = replace(
+        triples,
+        rows=(*triples.rows, *sorted(rows)),
+        columns=(*triples.columns, *sorted(columns)),
+    )
+    positions, values, _ = within(table, wider)
+    return wider, (positions, values, cold)
 
 
 def _table(rows: Any, columns: Any, values: Any, of: str = "") -> Table:

@@ -9,6 +9,7 @@ __all__ = [
     "OPTIONS",
     "RENAMED",
     "SIZES",
+    "Asked",
     "Centering",
     "Choices",
     "Complete",
@@ -20,6 +21,7 @@ __all__ = [
 
 # As in natgrad.fits and natgrad.lab, which need torch and NumPy.
 Centering = Literal["none", "mean", "means"]
+Asked = Literal["auto", "none", "mean", "means"]
 Preset = Literal["smoke", "quick", "paper"]
 
 _LARGEST_SCALE = 1e3  # products of larger factors overflow in single precision
@@ -30,8 +32,9 @@ _FEWEST = 10  # gradients; with fewer, no flow has taken a step
 class Choices:
     """How to complete a matrix. Options that are None are set by the preset."""
 
-    center: Centering = "mean"
-    """What to subtract before fitting: nothing, the overall mean, or row and column means."""
+    center: Asked = "auto"
+    """What to subtract before fitting: nothing, the overall mean, or row and column means. By
+    default row and column means, and nothing, are both tried and combined."""
     depths: tuple[int, ...] | None = None
     """Numbers of factors to choose from; by default those of the preset."""
     scales: tuple[float, ...] | None = None
@@ -46,6 +49,8 @@ class Choices:
     """Share of the entries held out for validation, and for testing."""
     seed: int = 0
     """Seed of the division and of initial factors."""
+    clip: bool = True
+    """Whether predictions are limited to the range of the observed values."""
 
 
 OPTIONS = tuple(field.name for field in fields(Choices))
@@ -63,6 +68,10 @@ class TableOptions(Choices):
     """A table of test entries; without it a share of DATA is held out for testing."""
     names: tuple[str, str, str] | None = None
     """Names of the columns that hold row, column and value; by default the first three."""
+    long: bool = False
+    """Whether to write a table of (row, column, value, observed) beside the matrix too."""
+    force: bool = False
+    """Whether to overwrite the results of a run with other options or other data."""
     save: Path | None = None
     """File for the completed matrix (.csv, .parquet, .safetensors); by default beside the
     report."""
@@ -91,10 +100,12 @@ class Prepared:
     Attributes:
         held_out: Share of the entries held out for validation, and for testing.
         seed: Seed of the division and of initial factors.
+        clip: Whether predictions are limited to the range of the observed values.
     """
 
     held_out: float = 0.1
     seed: int = 0
+    clip: bool = True
 
 
 SIZES: Mapping[Preset, Mapping[str, Any]] = {
@@ -118,11 +129,11 @@ class Complete(Choices):
 
     def __post_init__(self) -> None:
         """Refuse options that cannot be fitted."""
-        from natgrad._checks import choice, integer, number
+        from natgrad._checks import choice, flag, integer, number
         from natgrad.experiments._arguments import DEEPEST, integers, positive
 
         checked = {
-            "center": choice(self.center, "center", get_args(Centering)),
+            "center": choice(self.center, "center", get_args(Asked)),
             # Depth 1 does not move unobserved entries.
             "depths": integers(self.depths, "depths", low=2, high=DEEPEST),
             "scales": positive(self.scales, "scales", high=_LARGEST_SCALE),
@@ -133,9 +144,15 @@ class Complete(Choices):
                 self.held_out, "held_out", low=0, low_open=True, high=0.5, high_open=True
             ),
             "seed": integer(self.seed, "seed", low=0),
+            "clip": flag(self.clip, "clip"),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def centers(self) -> tuple[Centering, ...]:
+        """Return the centers to try."""
+        return ("means", "none") if self.center == "auto" else (self.center,)
 
     @property
     def how(self) -> Prepared:

@@ -1,16 +1,20 @@
 """The result of a completion: the matrix, and how good its predictions are."""
 
 import csv
+import html
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad._checks import describe
+from natgrad._checks import choice, describe, integer
 from natgrad._checks import path as as_path
 from natgrad.errors import InvalidInputError
+from natgrad.experiments._arguments import column
 from natgrad.experiments.complete._tables import Loaded
 from natgrad.lab.arrays import Arrays
 
@@ -25,7 +29,7 @@ METHODS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Completed:
     """A completed matrix, and how good its predictions are.
 
@@ -39,8 +43,12 @@ class Completed:
         depth: Number of factors chosen.
         scale: Initial scale chosen.
         effective_rank: exp of the entropy of the fitted product's singular values.
-        singular_values: Singular values of the fitted product, after centering, largest first.
+        singular_values: Singular values of the deep product minus row and column means, largest
+            first.
         notes: Sentences on what was left out.
+        centers: Weight of each centering in the deep product.
+        fold_errors: Root mean squared error on each fold, by products that did not see it.
+        observed: Row and column of each observed entry, shape `(n, 2)`.
     """
 
     matrix: npt.NDArray[np.float32]
@@ -53,26 +61,88 @@ class Completed:
     effective_rank: float
     singular_values: npt.NDArray[np.float64]
     notes: tuple[str, ...]
+    centers: dict[str, float]
+    fold_errors: npt.NDArray[np.float64]
+    observed: npt.NDArray[np.int64]
 
-    def predict(self, row: object, column: object) -> float:
-        """Return one entry by its labels.
+    def predict(
+        self, rows: Any, columns: Any, *, unknown: Literal["refuse", "means"] = "refuse"
+    ) -> Any:
+        """Return entries by their labels: a float for two labels, an array for sequences.
+
+        Args:
+            rows: A label, or a sequence, an array or a series of labels.
+            columns: The same, of the same length; one label goes with every row.
+            unknown: What to do with labels that never occurred: raise an error, or predict them
+                by the mean of the known row or column, or by the overall mean.
 
         Raises:
-            InvalidInputError: If a label never occurred.
+            InvalidInputError: If lengths differ, or a label never occurred.
         """
-        for label, known, side in ((row, self.rows, "row"), (column, self.columns, "column")):
-            if str(label) not in known:
-                raise InvalidInputError(f"there is no {side} {describe(label)} in the data.")
-        return float(self.matrix[self.rows.index(str(row)), self.columns.index(str(column))])
+        choice(unknown, "unknown", ("refuse", "means"))
+        i, one_row = self._places(rows, "row", unknown)
+        j, one_column = self._places(columns, "column", unknown)
+        if one_row and one_column:
+            return float(self._at(i, j)[0])
+        if len(i) != len(j) and not (one_row or one_column):
+            raise InvalidInputError(
+                f"there must be one column for each row, but there are {len(i)} rows and {len(j)} "
+                "columns."
+            )
+        return self._at(*np.broadcast_arrays(i, j))
 
-    def save(self, path: str | Path) -> None:
+    def _places(self, labels: Any, side: str, unknown: str) -> tuple[npt.NDArray[np.int64], bool]:
+        """Return positions of labels, −1 for unknown ones, and whether it was a single label."""
+        single = isinstance(labels, str) or not isinstance(labels, Iterable)
+        given = [labels] if single else column(labels, f"{side}s")
+        known = self._known[side]
+        found = np.array([known.get(str(label), -1) for label in given], dtype=np.int64)
+        if unknown == "refuse" and (found < 0).any():
+            label = given[int((found < 0).argmax())]
+            raise InvalidInputError(f"there is no {side} {describe(label)} in the data.")
+        return found, single
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, int]]:
+        sides = (("row", self.rows), ("column", self.columns))
+        return {side: {label: k for k, label in enumerate(known)} for side, known in sides}
+
+    def _at(self, i: npt.NDArray[np.int64], j: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        found = self.matrix[i, j].astype(np.float64)
+        if (i < 0).any() or (j < 0).any():
+            over_columns = np.append(self.matrix.mean(1, dtype=np.float64), self.matrix.mean())
+            over_rows = np.append(self.matrix.mean(0, dtype=np.float64), self.matrix.mean())
+            found = np.where(j < 0, over_columns[i], np.where(i < 0, over_rows[j], found))
+        return found
+
+    def top(self, row: Any, k: int = 10) -> list[tuple[str, float]]:
+        """Return the k unobserved columns of a row with the largest predictions, and these.
+
+        Raises:
+            InvalidInputError: If the label of the row never occurred.
+        """
+        (i,), _ = self._places(str(row), "row", "refuse")
+        line = self.matrix[i].astype(np.float64)
+        seen = self.observed[self.observed[:, 0] == i, 1]
+        line[seen] = -np.inf
+        order = np.argsort(-line, kind="stable")[: integer(k, "k", low=1)]
+        return [(self.columns[j], float(line[j])) for j in order if np.isfinite(line[j])]
+
+    def save(self, path: str | Path, *, layout: Literal["wide", "long"] = "wide") -> None:
         """Write the matrix: `.csv` (a header, one line per row), `.parquet`, or `.safetensors`.
+
+        Args:
+            path: The file.
+            layout: "wide" for one line per row; "long" for one line per entry, `.csv` only, with
+                columns row, column, value, and observed (1 or 0).
 
         Raises:
             InvalidInputError: If the path has another ending.
         """
         path = check_target(path)
-        if path.suffix == ".csv":
+        if choice(layout, "layout", ("wide", "long")) == "long":
+            self._write_long(path)
+        elif path.suffix == ".csv":
             with path.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file)
                 writer.writerow(["", *self.columns])
@@ -85,6 +155,26 @@ class Completed:
         else:
             _write_parquet(self, path)
 
+    def _write_long(self, path: Path) -> None:
+        if path.suffix != ".csv":
+            raise InvalidInputError(f"the long layout is written as .csv, not as {path.name!r}.")
+        seen = np.zeros(self.matrix.shape, dtype=bool)
+        seen[self.observed[:, 0], self.observed[:, 1]] = True
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["row", "column", "value", "observed"])
+            for label, line, known in zip(self.rows, self.matrix, seen, strict=True):
+                values = (f"{value:.7g}" for value in line.tolist())
+                cells = zip(self.columns, values, known.astype(int).tolist(), strict=True)
+                writer.writerows((label, *cell) for cell in cells)
+
+    def __repr__(self) -> str:
+        """Return the summary."""
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
     def to_json(self) -> dict[str, Any]:
         """Return everything except the matrix as a dictionary of plain values."""
         return {
@@ -96,6 +186,8 @@ class Completed:
             "effective_rank": self.effective_rank,
             "singular_values": self.singular_values.tolist(),
             "notes": list(self.notes),
+            "centers": self.centers,
+            "fold_errors": self.fold_errors.tolist(),
         }
 
     def lines(self) -> list[str]:
@@ -106,15 +198,26 @@ class Completed:
         return [
             *self.notes,
             f"{rows} × {columns} matrix; chosen on held-out entries: depth {self.depth}, initial "
-            f"scale {self.scale:g}.",
+            f"scale {self.scale:g}, {self._centered()}.",
             f"root mean squared error on {self.test_entries} test entries:",
             *(
                 f"  {name:<22} {error:.4g}{'  (best)' if error == best else ''}"
                 for name, error in self.test_error.items()
             ),
+            f"error on {len(self.fold_errors)} folds, each predicted by products that did not see "
+            f"it: {self.fold_errors.mean():.4g} ± {self.fold_errors.std():.2g}",
             f"effective rank {self.effective_rank:.3g}; singular values {top}"
             f"{', …' if len(self.singular_values) > 8 else ''}",
         ]
+
+    def _centered(self) -> str:
+        words = {"none": "nothing", "mean": "the mean", "means": "row and column means"}
+        used = [(words[name], weight) for name, weight in self.centers.items() if weight > 0]
+        if len(used) == 1:
+            return f"after subtracting {used[0][0]}"
+        return "an average of fits after subtracting " + " and ".join(
+            f"{name} ({weight:.0%})" for name, weight in used
+        )
 
 
 def check_target(path: str | Path) -> Path:
@@ -167,4 +270,7 @@ def completed(arrays: Arrays, matrix: npt.NDArray[np.float32], loaded: Loaded) -
         float(arrays["effective_rank"]),
         arrays["singular_values"],
         loaded.notes,
+        dict(zip(arrays.coordinates["center"], arrays["center_weight"].tolist(), strict=True)),
+        arrays["fold_error"],
+        loaded.triples.positions.numpy(),
     )

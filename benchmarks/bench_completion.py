@@ -3,8 +3,8 @@
 A cell is one gradient flow from α = 1e-3 to a training error of 1e-6 on a D × D matrix of rank 5
 with 20 D observed entries, full width, float32; its test error is checked.
 
-MovieLens-100k is not part of this repository. Its ratings are in the wheel of recbole 1.2.1; give the
-path of `ml-100k.inter` as the only argument to measure them alone.
+MovieLens-100k is not part of this repository. Its ratings are in the wheel of recbole 1.2.1; give
+the path of `ml-100k.inter` as the only argument to measure them alone.
 """
 
 import resource

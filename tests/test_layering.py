@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"flows"},
     {"diagnostics", "limits"},
     {"fits"},
-    {"experiments", "verify"},
+    {"experiments", "sklearn", "verify"},
     {"cli"},
     {"__main__"},
 ]

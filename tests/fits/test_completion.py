@@ -10,7 +10,16 @@ import torch
 from natgrad.data.completion import low_rank
 from natgrad.diagnostics import effective_rank
 from natgrad.errors import InvalidInputError, NatgradError
-from natgrad.fits import Center, Entries, LowRankModel, fit_nuclear_norm, fit_product, rmse
+from natgrad.fits import (
+    Center,
+    Entries,
+    LowRankModel,
+    fit_averaged,
+    fit_nuclear_norm,
+    fit_product,
+    rmse,
+)
+from natgrad.fits._averaged import average
 from natgrad.fits._product_flow import entries_of
 from natgrad.fits._soft_impute import SoftImpute
 from tests.helpers import assert_near, randn
@@ -27,6 +36,73 @@ def test_centering_by_means_takes_additive_effects_away():
     back = center.standardized(entries).values * center.unit + center.at(entries.positions)
     assert_near(back, entries.values, 1e-12)
     assert Center.of(entries, "none").mean == 0
+
+
+def test_effects_are_shrunk_by_their_estimated_variance():
+    """Entries a + b + noise: λ is 0.64 / 0.25 for rows and 0.64 / 0.04 for columns."""
+    a, b = 0.5 * randn(400, seed=1), 0.2 * randn(300, seed=2)
+    chosen = torch.rand(400, 300, generator=torch.Generator().manual_seed(3)) < 0.05
+    values = (a[:, None] + b[None, :] + 0.8 * randn(400, 300, seed=4))[chosen]
+    entries = Entries((400, 300), chosen.nonzero(), values)
+    center = Center.of(entries, "means")
+    # The best linear prediction with known variances, by dense algebra.
+    x = torch.zeros(len(values), 701, dtype=torch.float64)
+    index = torch.arange(len(values))
+    x[:, 0] = 1
+    x[index, 1 + entries.positions[:, 0]] = 1
+    x[index, 401 + entries.positions[:, 1]] = 1
+    penalty = torch.tensor([0.0] + [0.64 / 0.25] * 400 + [0.64 / 0.04] * 300).double()
+    best = torch.linalg.solve(x.mT @ x + torch.diag(penalty), x.mT @ values)
+    assert float((center.rows - best[1:401]).norm() / best[1:401].norm()) < 0.1
+    assert float((center.columns - best[401:]).norm() / best[401:].norm()) < 0.25
+
+
+def test_an_average_is_that_of_the_matrices():
+    entries = Entries((6, 5), torch.tensor([[0, 0], [1, 1], [2, 2], [4, 3]]), torch.arange(4.0))
+    entries = replace(entries, values=entries.values.double())
+    models = [
+        LowRankModel(
+            Center(1.0 + k, randn(6, seed=k), randn(5, seed=9 + k), 2.0 + k),
+            randn(6, 2, seed=20 + k).float(),
+            randn(2, 5, seed=30 + k).float(),
+        )
+        for k in range(2)
+    ]
+    found = average(models, [0.3, 0.7], entries)
+    matrix, dense = found.matrix(), 0.3 * models[0].matrix() + 0.7 * models[1].matrix()
+    known = torch.ones(6, 5, dtype=torch.bool)
+    known[[3, 5]] = False
+    known[:, 4] = False
+    assert_near(matrix[known], dense[known], 1e-5)
+    means = Center.of(entries, "means").everywhere().float()
+    assert_near(matrix[~known], means[~known], 1e-6)  # cold rows and columns
+
+
+def test_held_out_predictions_come_from_products_that_did_not_see_them(parts):
+    _, entries, held_out = parts
+    fit = fit_averaged(entries, center="none", hidden=30, folds=4, members=2)
+    assert fit.index.unique().numel() == len(fit.index) == 226  # two of four folds
+    first = fit.index[:113]
+    rest = torch.ones(450, dtype=torch.bool)
+    rest[first] = False
+    order = torch.randperm(450, generator=torch.Generator().manual_seed(0))
+    rest_in_order = order[rest[order]]
+    alone = fit_product(
+        entries.at(rest_in_order), center="none", hidden=30, held_out=entries.at(first)
+    )
+    assert_near(fit.held_out[:113], alone.model.predict(entries.positions[first]), 1e-6)
+    assert rmse(fit.model.predict, held_out) < 0.3
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["center", "depth", "scale", "hidden", "seed", "folds", "members", "max_evaluations"],
+)
+def test_an_average_refuses_bad_arguments_in_a_sentence(parts, name):
+    for value in ODD:
+        with pytest.raises(NatgradError, match=name) as caught:
+            fit_averaged(parts[1], **{name: value})
+        assert "\n" not in str(caught.value)
 
 
 def test_entries_that_means_explain_are_refused():

@@ -1,0 +1,13 @@
+"""Estimators for scikit-learn. They need the extra `sklearn`."""
+
+try:
+    import sklearn as _sklearn  # noqa: F401
+except ImportError as _error:
+    raise ImportError(
+        "natgrad.sklearn needs scikit-learn: pip install 'natgrad[sklearn]'."
+    ) from _error
+
+from natgrad.sklearn._imputer import DeepMatrixImputer
+from natgrad.sklearn._separator import SeparatorClassifier
+
+__all__ = ["DeepMatrixImputer", "SeparatorClassifier"]

@@ -42,6 +42,7 @@ MODULES = (
     "natgrad.directions",
     "natgrad.optim",
     "natgrad.linalg",
+    "natgrad.linalg.norms",
 )
 
 SECONDS = 5.0

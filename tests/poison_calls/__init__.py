@@ -30,6 +30,7 @@ RECORDS = {
     "natgrad.diagnostics.SupportRecovery",
     "natgrad.likelihoods.Root",
     "natgrad.likelihoods.Whitened",
+    "natgrad.limits.Certified",
     "natgrad.limits.Limit",
     "natgrad.limits.Separability",
     "natgrad.linalg.LeastSquares",

@@ -8,6 +8,7 @@ import torch
 import natgrad as ng
 from natgrad import flows, linalg
 from natgrad.flows import closed_forms
+from natgrad.linalg import norms
 from tests.poison_calls.common import (
     add,
     add_method,
@@ -134,6 +135,21 @@ add(
     ng.limits.max_margin,
     lambda: {**_two(), "p": 2, "starts": 1, "seed": 0, "rtol": 1e-6},
 )
+add(
+    "natgrad.limits.multiclass_max_margin",
+    ng.limits.multiclass_max_margin,
+    lambda: {"x": x()[:2], "labels": torch.tensor([0, 1]), "p": 2, "classes": 2, "rtol": 1e-6},
+)
+add(
+    "natgrad.limits.certify",
+    ng.limits.certify,
+    lambda: {"beta": real(2), "weights": real(4).abs(), **_two(), "p": 2},
+)
+add(
+    "natgrad.limits.gradient_weights",
+    ng.limits.gradient_weights,
+    lambda: {"likelihood": ng.Bernoulli(), "outputs": real(4), "y": signs()},
+)
 add("natgrad.limits.natural_flow", ng.limits.natural_flow, lambda: {**_two(), "beta0": real(2)})
 add(
     "natgrad.limits.nuclear_norm",
@@ -225,3 +241,29 @@ add(
     linalg.lstsq,
     lambda: {"a": x(), "b": real(4), "rtol": 1e-9, "rounded": torch.float64},
 )
+add("natgrad.linalg.norms.Lp", norms.Lp, lambda: {"p": 3})
+add("natgrad.linalg.norms.Group", norms.Group, lambda: {"groups": torch.tensor([0, 1]), "p": 1})
+add("natgrad.linalg.norms.Metric", norms.Metric, lambda: {"a": torch.eye(2).double()})
+add("natgrad.linalg.norms.as_norm", norms.as_norm, lambda: {"p": 2})
+for _name, _norm in {
+    "Lp": norms.Lp(3),
+    "Group": norms.Group("rows"),
+    "Metric": norms.Metric(torch.eye(2).double()),
+    "Spectral": norms.Spectral(),
+    "Nuclear": norms.Nuclear(),
+}.items():
+    for _method, _argument in (("peak", "g"), ("__call__", "b")):
+        add_method(
+            f"natgrad.linalg.norms.{_name}.{_method}",
+            lambda norm=_norm: norm,
+            lambda argument=_argument: {argument: real(3, 2)},
+        )
+add_method(
+    "natgrad.linalg.norms.Group.numbers", lambda: norms.Group("rows"), lambda: {"shape": (3, 2)}
+)
+for _method, _argument in (("rooted", "b"), ("unrooted", "g"), ("from_root", "c")):
+    add_method(
+        f"natgrad.linalg.norms.Metric.{_method}",
+        lambda: norms.Metric(torch.eye(2).double()),
+        lambda argument=_argument: {argument: real(3, 2)},
+    )

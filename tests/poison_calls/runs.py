@@ -65,6 +65,12 @@ add("natgrad.stopping.margin_above", ng.stopping.margin_above, lambda: {"bound":
 add("natgrad.stopping.steps_reached", ng.stopping.steps_reached, lambda: {"n": 2})
 add("natgrad.stopping.time_reached", ng.stopping.time_reached, lambda: {"t": 0.1})
 add("natgrad.stopping.wall_clock", ng.stopping.wall_clock, lambda: {"seconds": 0.1})
+add(
+    "natgrad.flows.decaying_damping",
+    flows.decaying_damping,
+    lambda: {"damping": 1.0, "rate": 1.0},
+)
+add("natgrad.flows.loss_damping", flows.loss_damping, lambda: {"damping": 1.0, "power": 1.0})
 add("natgrad.flows.constant", flows.constant, lambda: {"size": 0.1})
 add("natgrad.flows.midpoint", flows.midpoint, lambda: {"size": 0.1})
 add("natgrad.flows.normalized", flows.normalized, lambda: {"size": 0.1, "grow": 1.1, "shrink": 0.5})

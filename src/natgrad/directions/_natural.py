@@ -19,6 +19,7 @@ from natgrad.directions._routes.structured import (
     over_gaussian_population,
 )
 from natgrad.directions.fisher_over import FisherOver, GaussianInputs, check_fisher_over
+from natgrad.directions.metric import OutputMetric, with_metric
 from natgrad.directions.selection import Selection, resolve_shares
 from natgrad.errors import VelocityOverflowError
 from natgrad.likelihoods import Likelihood
@@ -36,6 +37,7 @@ def natural(
     selection: Selection = "min_norm",
     fisher_over: FisherOver = None,
     damping: float = 0.0,
+    metric: OutputMetric = "fisher",
 ) -> P:
     """Return v with F(params) v = −∇L(params), the natural gradient direction.
 
@@ -55,6 +57,8 @@ def natural(
             parametrization's default, which its docstring states.
         damping: λ ≥ 0; v solves (F + λI) v = −∇L instead, F reduced as the loss is. With shares,
             each layer's own block is damped.
+        metric: What replaces the Fisher of each sample's outputs: `"fisher"` (nothing),
+            `"euclidean"`, or `Wasserstein(…)` of `natgrad.directions.metric`.
 
     Raises:
         InvalidInputError: If an argument has the wrong shape, dtype, device or value.
@@ -75,7 +79,7 @@ def natural(
     """
     params = detach(params)
     problem = (likelihood, parametrization, params, batch)
-    field, outputs = _prepare(*problem, selection, fisher_over, damping)
+    field, outputs = _prepare(*problem, selection, fisher_over, damping, metric)
     return field.at(params, outputs)
 
 
@@ -88,6 +92,7 @@ def prepare(
     selection: Selection = "min_norm",
     fisher_over: FisherOver = None,
     damping: float = 0.0,
+    metric: OutputMetric = "fisher",
 ) -> "NaturalField[P]":
     """Check the arguments of `natural` once, and return the direction as a function of params.
 
@@ -98,7 +103,7 @@ def prepare(
         tensor([1., 2.])
     """
     problem = (likelihood, parametrization, params, batch)
-    return _prepare(*problem, selection, fisher_over, damping)[0]
+    return _prepare(*problem, selection, fisher_over, damping, metric)[0]
 
 
 def _prepare(
@@ -109,6 +114,7 @@ def _prepare(
     selection: Selection,
     fisher_over: FisherOver,
     damping: float,
+    metric: OutputMetric,
 ) -> tuple["NaturalField[P]", Tensor]:
     """Return the field, and the outputs at these parameters."""
     x, y = check_problem(likelihood, parametrization, params, batch)
@@ -117,6 +123,7 @@ def _prepare(
     if isinstance(fisher_over, Tensor):
         check_inputs(parametrization, params, fisher_over)
     damping = number(damping, "damping", low=0)
+    likelihood = with_metric(likelihood, metric)
     outputs = parametrization.predict(params, x)
     labels = likelihood.prepare(outputs, y)[1]
     field = NaturalField(likelihood, parametrization, x, y, labels, shares, fisher_over, damping)

@@ -70,8 +70,8 @@ def descend(
             order; `"cyclic"`, each once per epoch in the order of the batch; `"replacement"`,
             independent draws.
         generator: Source of the random orders; default torch's global one.
-        **options: Passed to `direction`: `selection`, `fisher_over` and `damping` of `natural`;
-            `euclidean` has none.
+        **options: Passed to `direction`: `selection`, `fisher_over`, `metric` and `damping` of
+            `natural`, the last also as a schedule; `euclidean` has none.
 
     Returns:
         The trajectory; `error_estimate` is NaN, for a descent is not an approximation.
@@ -105,7 +105,7 @@ def descend(
             if parts is not None:
                 seen = problem.on(next(parts))
                 loss = seen.loss(here)[0] if stepping.looks_at_loss else math.nan
-            taken = stepping.take(seen, here, loss, size)
+            taken = stepping.take(seen.at(t), here, loss, size)
             evaluations += 1 if taken is None else taken.directions
             if taken is None:
                 status, detail = Status.STALLED, f"no step lowers the loss at t = {t:.6g}"

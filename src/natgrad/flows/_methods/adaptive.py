@@ -80,7 +80,8 @@ class _AdaptivePath(Path[P], Generic[P]):
         self._stepper: Stepper | None = None
 
     def _field(self, tau: float, state: Tensor) -> Tensor:
-        v = self._problem.velocity(unflatten(state, self._problem.params))
+        problem = self._problem.at(self._clock.t(tau))
+        v = problem.velocity(unflatten(state, problem.params))
         return self._clock.rate(tau) * flatten(v)
 
     def begin(self) -> None:

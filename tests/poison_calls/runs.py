@@ -71,6 +71,23 @@ add(
     lambda: {"damping": 1.0, "rate": 1.0},
 )
 add("natgrad.flows.loss_damping", flows.loss_damping, lambda: {"damping": 1.0, "power": 1.0})
+_decay = {"size": 0.1, "decay": 0.5}
+add("natgrad.flows.steepest", flows.steepest, lambda: {"p": 2, **_decay, "unit": True})
+add("natgrad.flows.momentum", flows.momentum, lambda: {**_decay, "mass": 0.9, "nesterov": True})
+add("natgrad.flows.muon", flows.muon, lambda: {**_decay, "mass": 0.9, "nesterov": True})
+add(
+    "natgrad.flows.adam",
+    flows.adam,
+    lambda: {**_decay, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
+)
+add("natgrad.flows.shampoo", flows.shampoo, lambda: {**_decay, "keep": 0.9, "eps": 1e-8})
+add("natgrad.flows.diagonal_fisher", flows.diagonal_fisher, lambda: {**_decay, "damping": 0.1})
+add("natgrad.flows.kfac", flows.kfac, lambda: {**_decay, "damping": 0.1})
+add(
+    "natgrad.flows.capped",
+    flows.capped,
+    lambda: {"rule": flows.constant(0.1), "fraction": 0.1},
+)
 add("natgrad.flows.constant", flows.constant, lambda: {"size": 0.1})
 add("natgrad.flows.midpoint", flows.midpoint, lambda: {"size": 0.1})
 add("natgrad.flows.normalized", flows.normalized, lambda: {"size": 0.1, "grow": 1.1, "shrink": 0.5})

@@ -59,7 +59,9 @@ def descend(
         parametrization: The model.
         params: Parameters at the start.
         batch: Inputs and labels.
-        step: Step length η, or a rule: `constant`, `midpoint`, `armijo` or `normalized`.
+        step: Step length η, or a rule: `constant`, `midpoint`, `armijo`, `normalized`, `steepest`,
+            `momentum`, `adam`, `shampoo`, `muon`, `diagonal_fisher`, `kfac`, or one of them
+            `capped`.
         until: Final time, or a stopping rule.
         save_every: Save every so many steps (and the first and last).
         record: Diagnostics to save, by name: functions of the parameters.
@@ -95,6 +97,7 @@ def descend(
         n = len(batch[0])
         parts = indices(n, integer(batch_size, "batch_size", low=1, high=n), order, generator)
     rule, stepping = as_rule(until), step if isinstance(step, StepRule) else constant(step)
+    stepping = stepping.fresh()
     recorder = Recorder(likelihood, parametrization, batch, None, record)
     here, t, steps, evaluations, size = problem.params, 0.0, 0, 0, stepping.size
     loss, seen = problem.loss(here)[0], problem

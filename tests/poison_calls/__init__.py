@@ -27,6 +27,8 @@ RECORDS = {
     "natgrad.data.teachers.Regression",
     "natgrad.data.triples.Table",
     "natgrad.data.triples.Triples",
+    "natgrad.diagnostics.Rate",
+    "natgrad.diagnostics.Stationarity",
     "natgrad.diagnostics.SupportRecovery",
     "natgrad.likelihoods.Root",
     "natgrad.likelihoods.Whitened",
@@ -60,6 +62,8 @@ DOCUMENTED = {
     "natgrad.diagnostics.effective_rank": _SCALAR,
     "natgrad.diagnostics.gaussian_accuracy": _SCALAR,
     "natgrad.diagnostics.margin": _SCALAR,
+    "natgrad.diagnostics.margin_fractions": {"zeros": {".2"}},
+    "natgrad.diagnostics.norm_margin": _SCALAR,
     "natgrad.diagnostics.normalized_margins": _SCALAR,
     "natgrad.integrate": {"huge": {".error_estimate"}, "tiny": {".error_estimate"}},
 }

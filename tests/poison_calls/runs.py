@@ -226,6 +226,37 @@ for _method in ("margin", "normalized_margins"):
         lambda: {"beta": real(2), **_two(), "p": 2},
     )
 add(
+    "natgrad.diagnostics.norm_margin",
+    ng.diagnostics.norm_margin,
+    lambda: {"beta": real(2), **_two(), "p": 2},
+)
+add(
+    "natgrad.diagnostics.margin_fractions",
+    ng.diagnostics.margin_fractions,
+    lambda: {"beta": real(2), **_two(), "best": {2: 100.0}},
+)
+add(
+    "natgrad.diagnostics.fit_rate",
+    ng.diagnostics.fit_rate,
+    lambda: {
+        "t": torch.arange(1.0, 20.0).double(),
+        "gap": 1 / torch.arange(1.0, 20.0).double(),
+        "law": "power",
+        "windows": 3,
+    },
+)
+add(
+    "natgrad.diagnostics.kkt",
+    ng.diagnostics.kkt,
+    lambda: {
+        "parametrization": ng.Direct(),
+        "params": torch.ones(2).double(),
+        **_two(),
+        "degree": 1.0,
+        "within": 0.1,
+    },
+)
+add(
     "natgrad.diagnostics.off_span", ng.diagnostics.off_span, lambda: {"beta": real(2), "x": x()[:1]}
 )
 add(

@@ -19,38 +19,36 @@ def gradient(beta, x, y):
     return Bernoulli().gradient(x @ beta, y) @ x
 
 
-@pytest.mark.parametrize("shape", [(12, 20), (25, 6)], ids=str)
-def test_decaying_damping_is_a_ridge_path(shape):
-    """−eᵗ∇L(β(t)) + ∇L(β₀) = λ₀ (β(t) − β₀), along the whole flow."""
+# ∇ψ(β) for balanced factors w₁ = … = w_L = β^{1/L}: JJᵀ = L β^{2−2/L}, and ψ″ = 1/JJᵀ.
+MIRRORS = {
+    1: lambda beta: beta,
+    2: lambda beta: beta.log() / 2,
+    3: lambda beta: -(beta ** (-1 / 3)),
+}
+
+
+@pytest.mark.parametrize("shape", [(8, 12), (20, 5)], ids=str)
+@pytest.mark.parametrize("depth", MIRRORS)
+def test_decaying_damping_is_a_regularization_path(depth, shape):
+    """∇L(β₀) − eᵗ∇L(β) = λ₀ (∇ψ(β) − ∇ψ(β₀)): a ridge path for L = 1, a Bregman path else."""
     x, y = separable(*shape, seed=1)
-    start = 0.3 * randn(shape[1], seed=2)
+    first = 0.25 + 0.2 * randn(shape[1], seed=2).abs()
+    model = Direct() if depth == 1 else Diagonal(depth=depth)
+    start = first if depth == 1 else first.pow(1 / depth).expand(depth, -1).clone()
 
     def check(strength):
         run = integrate(
-            natural, Bernoulli(), Direct(), start, (x, y), until=6.0,
-            times=torch.tensor([0.5, 2.0, 6.0], dtype=F64), rtol=1e-11, atol=1e-12,
+            natural, Bernoulli(), model, start, (x, y), until=3.0,
+            times=torch.tensor([0.5, 3.0], dtype=F64), rtol=1e-12, atol=1e-13,
             damping=decaying_damping(strength),
         )  # fmt: skip
-        first = gradient(start, x, y)
-        for t, beta in zip(run.times, run.states, strict=True):
-            pushed = first - math.exp(float(t)) * gradient(beta, x, y)
-            assert_near(pushed, strength * (beta - start), 1e-7)
+        for t, state in zip(run.times, run.states, strict=True):
+            beta = state if depth == 1 else state.prod(0)
+            pushed = gradient(first, x, y) - math.exp(float(t)) * gradient(beta, x, y)
+            turned = MIRRORS[depth](beta) - MIRRORS[depth](first)
+            assert_near(pushed, strength * turned, 1e-8)
 
-    for_each([0.03, 1.0], check)
-
-
-def test_decaying_damping_of_depth_two_is_a_bregman_path():
-    """With u = (log w)-coordinates of β = w₁w₂ balanced, ∇ψ replaces β in the identity."""
-    x, y = separable(8, 12, seed=3)
-    w = torch.full((2, 12), 0.5, dtype=F64)
-    run = integrate(
-        natural, Bernoulli(), Diagonal(depth=2), w, (x, y), until=4.0, rtol=1e-11, atol=1e-12,
-        damping=decaying_damping(0.5),
-    )  # fmt: skip
-    # For w₁ = w₂ = √β: ẇ₁ = ẇ₂ = β̇/(2√β), so λ‖ẇ‖² is λ β̇²/(2β) and ∇ψ(β) = ½ log β.
-    beta, first = run.final.prod(0), w.prod(0)
-    pushed = gradient(first, x, y) - math.exp(4.0) * gradient(beta, x, y)
-    assert_near(pushed, 0.5 * 0.5 * (beta.log() - first.log()), 1e-6)
+    for_each([0.3, 2.0], check)
 
 
 def test_damping_that_falls_faster_than_the_loss_leaves_a_vertex():

@@ -80,6 +80,8 @@ def kkt(
     instance(parametrization, "parametrization", Parametrization)
     degree = number(degree, "degree", low=0, low_open=True)
     within = number(within, "within", low=0)
+    parametrization.check(params)
+    parametrization.check_inputs(params, x)
     theta = widen(flatten(params))
     if float(theta.norm()) == 0:
         raise InvalidInputError("the parameters are zero: they have no direction.")

@@ -84,7 +84,7 @@ def without_code(text: str) -> str:
 
 
 def headings(file: Path) -> set[str]:
-    """Return the anchors of a page, as GitHub makes them: lower case, hyphens for spaces."""
+    """Return the anchors of a page in GitHub's form: lower case, hyphens for spaces."""
     titles = re.findall(r"^#+ (.*)$", without_code(file.read_text()), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 

@@ -1,4 +1,4 @@
-"""What a release promises: one version everywhere, a light core, nothing invented."""
+"""Properties of a release: one version everywhere, a light core, nothing invented."""
 
 import re
 import tomllib

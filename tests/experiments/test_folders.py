@@ -24,7 +24,7 @@ def figures_in(modules: set[str]) -> set[str]:
     return {
         f"{name.split('.')[2]}/{name.split('.')[3]}"
         for name in modules
-        if name.startswith(("natgrad.experiments.kmh21.fig", "natgrad.experiments.blh18.fig"))
+        if name.startswith("natgrad.experiments.") and "/".join(name.split(".")[2:4]) in FIGURES
     }
 
 

@@ -22,7 +22,7 @@ class Options(Running):
     label: Annotated[str, tyro.conf.arg(metavar="COL")]
     """The column of labels."""
     test: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A table to judge by; without it, cross-validation."""
+    """A table of test rows; without it, accuracy is from cross-validation."""
     unlabeled: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A table of inputs without labels, for the population Fisher."""
     classes: tuple[str, str] | None = None

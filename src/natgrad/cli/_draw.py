@@ -32,7 +32,7 @@ def draw(
 
 
 def _experiment(name: str) -> Experiment[Any]:
-    """Return a figure by name, or the experiment that draws a table of the user."""
+    """Return a figure by name, or the experiment that draws a user's table."""
     from natgrad.experiments.compare import fit as compare
     from natgrad.experiments.compare.config import Data as CompareData
     from natgrad.experiments.complete import fit as complete

@@ -1,7 +1,7 @@
 """Numbers that describe a solution: margins, angles, ranks, accuracy, conserved quantities.
 
-Functions of a separator or a matrix take leading dimensions, so that the saved states of a
-trajectory go in at once; those in a norm other than ℓp, and `kkt`, take one state.
+Functions of a separator or a matrix accept leading dimensions, so you can pass all saved states of
+a trajectory at once. Those in a norm other than ℓp, and `kkt`, take one state.
 """
 
 from natgrad.diagnostics._accuracy import gaussian_accuracy

@@ -1,4 +1,4 @@
-"""Numbers, bounds, verdicts and durations as text for people."""
+"""Numbers, bounds, verdicts and durations as readable text."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _RELATIONS = {"<=": "≤", ">=": "≥", "<": "<", ">": ">"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim: a word for the style, words for people, a rank to sort by."""
+    """The verdict on a claim: a keyword for the style, a phrase to show, a rank to sort by."""
 
     kind: str
     words: str
@@ -88,7 +88,7 @@ def required(claim: dict[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words that people use.
+    """Return a duration in readable units.
 
     Example:
         >>> duration(0.513), duration(42.4), duration(200), duration(7500)
@@ -105,7 +105,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes in the unit that people use.
+    """Return a number of bytes in readable units.
 
     Example:
         >>> size(830), size(12345), size(2500000)

@@ -1,4 +1,4 @@
-"""What a figure is: configs by preset, a computation made of sweeps, claims, a drawing."""
+"""The definition of a figure: configs by preset, a computation from sweeps, claims, a drawing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _C = TypeVar("_C")
 
 
 class Sweep(Protocol):
-    """Run cells, wherever that may be, and return their results in order.
+    """Run cells, here or elsewhere, and return their results in order.
 
     Example:
         >>> sweep: Sweep = in_this_process
@@ -53,7 +53,7 @@ def in_this_process(cells: "Sequence[Cell]", title: str = "") -> "list[Result]":
 
 
 def no_departures(config: Any, arrays: "Arrays") -> Sequence[str]:
-    """Return nothing: the figure chooses nothing that the paper leaves open.
+    """Return no departures, for a figure that follows the paper in everything.
 
     Example:
         >>> no_departures(None, None)
@@ -76,8 +76,8 @@ class Experiment(Generic[_C]):
         compute: Return the arrays of the figure, from sweeps over cells.
         claims: Return the claims that these arrays decide.
         draw: Return the picture of these arrays, computing nothing.
-        departures: Return sentences: what we chose where the paper is silent, and where our
-            result differs from its text.
+        departures: Return sentences: our choices where the paper is silent, and where our result
+            differs from its text.
 
     Example:
         >>> from natgrad.lab.registry import experiment

@@ -1,7 +1,7 @@
-"""One look for all figures: readable in print, for color-blind readers, the same bytes each time.
+"""The common style of all figures: readable in print and for color-blind readers, reproducible.
 
-matplotlib and numpy are imported where they are used. pyplot is not: it keeps windows and a global
-list of figures.
+matplotlib and numpy are imported where they are used. pyplot is not imported, because it keeps
+windows and a global list of figures.
 """
 
 import io
@@ -41,8 +41,8 @@ INK = "#222222"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colors for series other than `METHODS`: those of Okabe and Ito, without the yellow."""
 
-# Depth is an order, so its colors go from light to dark, which a gray printer keeps. Natural
-# gradients are warm. Limits, which do not move, are gray and dashed.
+# Depths are ordered, so their colors go from light to dark, also in grayscale. Natural gradients #
+# have warm colors. Limits, which do not move, are gray and dashed.
 _LOOKS: dict[str, tuple[str, str, Any]] = {
     "EGD L=1": ("#8CC6DE", "o", "-"),
     "EGD L=2": ("#4A9FD0", "s", "-"),
@@ -62,7 +62,7 @@ METHODS = tuple(_LOOKS)
 
 _RC: dict[str, Any] = {
     "font.size": 8.5,
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
+    "font.family": "DejaVu Sans",  # matplotlib includes it: same letters on every machine
     "mathtext.fontset": "dejavusans",
     "text.color": INK,
     "figure.dpi": 100,
@@ -111,7 +111,7 @@ _RC: dict[str, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the shared look while the block runs, whatever your matplotlib settings are.
+    """Draw in the common style while the block runs, whatever your matplotlib settings are.
 
     Example:
         >>> with style():
@@ -203,7 +203,7 @@ def band(
 
     if "centre" in options:
         warnings.warn(
-            "band takes center; the old spelling centre goes with version 0.3.",
+            "band takes center; version 0.3 removes the old spelling centre.",
             DeprecationWarning,
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""Largest margins: in every norm exactly, in ℓ_p for p < 1 locally. [KMH21] §3."""
+"""Maximum margins: exact in every norm, local for ℓ_p with p < 1. [KMH21] §3."""
 
 import math
 import time

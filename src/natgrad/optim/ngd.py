@@ -13,13 +13,14 @@ from torch.nn import Module
 from natgrad._checks import function, integer, number, refuse_unknown
 from natgrad._named import named
 from natgrad.errors import InvalidInputError
-from natgrad.likelihoods import Likelihood, Reduction
+from natgrad.likelihoods import Reduction
 from natgrad.optim import statistics
 from natgrad.optim._arguments import check_generator, divide, trainable
 from natgrad.optim._averaging import WeightAverage
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import Core, Method, as_damping, as_factors, as_step_length, check_options
+from natgrad.optim._criteria.observed import Criterion, observed
 from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._direction import Backup, decay, rates
 from natgrad.optim._layers.coverage import announce
@@ -40,9 +41,9 @@ class NGD(Resumable):
     d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, with π-corrected damping. Its length is the minimum of the quadratic
     model. Nothing needs tuning; docs/optimizer.md explains each part.
 
-    The likelihood is the criterion. Call it on the model's outputs in training mode; the optimizer
-    then knows outputs, labels and reduction. With a custom loss, give its `reduction`, and pass a
-    closure to `step` if the damping should adapt.
+    Call the criterion on the model's outputs in training mode; the optimizer then knows outputs,
+    labels and reduction. A loss that it cannot see needs a likelihood to stand in for it, its
+    `reduction`, and a closure for `step` if the damping should adapt.
 
     Damping and statistics refer to the average loss over samples, whatever the reduction.
 
@@ -50,7 +51,9 @@ class NGD(Resumable):
         model: The model, also inside `torch.compile` or `DistributedDataParallel`. Parameters of
             layers without a block (docs/optimizer.md has the table) take plain gradient steps, and
             a warning names them.
-        likelihood: `Gaussian`, `Bernoulli`, `Categorical` or another `Likelihood`.
+        likelihood: The criterion: `torch.nn.CrossEntropyLoss(...)` or another of torch's, a
+            `Likelihood` such as `Categorical()`, a custom loss as a module (`natgrad.optim.Loss`
+            makes one of a function), or a list of criteria whose losses are added.
         lr: Factor on the step length; schedulers may change it.
         weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, apart from the loss.
         groups: Parameters with their own lr or weight_decay, as mappings with `params`. All other
@@ -104,7 +107,7 @@ class NGD(Resumable):
     def __init__(
         self,
         model: Module,
-        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
+        likelihood: Criterion = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         lr: float = 1.0,
         weight_decay: float = 0.0,
@@ -134,13 +137,14 @@ class NGD(Resumable):
         refresh = check_options(refresh, method, solver, split, reduction, strict)
         check_generator(generator, params[0])
         super().__init__(divide(model, params, groups), defaults)
-        self.model, self.likelihood = model, likelihood
+        criterion = observed(likelihood)
+        self.model, self.likelihood = model, criterion.base
         self.refresh_every, self.method = refresh, method
         self.statistics = StepStatistics()
         self.scaler: torch.amp.GradScaler | None = None
         self._core = Core(
             model,
-            likelihood,
+            criterion,
             factors=self.factors,
             refresh=refresh,
             method=method,
@@ -151,7 +155,7 @@ class NGD(Resumable):
             generator=generator,
         )
         self.generator = self._core.generator
-        self._ruler = Ruler(self.step_length, likelihood, custom=reduction is not None)
+        self._ruler = Ruler(self.step_length, custom=reduction is not None)
         self._momentum = Momentum(momentum) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
         self._params = params
@@ -164,7 +168,7 @@ class NGD(Resumable):
     def published(
         cls,
         model: Module,
-        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
+        likelihood: Criterion = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         lr: float = 1.0,
         damping: float = 0.1,
@@ -228,7 +232,7 @@ class NGD(Resumable):
     def known_output(
         cls,
         model: Module,
-        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
+        likelihood: Criterion = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         samples: int = 1,
         **options: Any,

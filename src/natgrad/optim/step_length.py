@@ -187,7 +187,7 @@ class PerLayer(Quadratic):
             ruler.velocities(part, pieces, ruler.epsilon(part, pieces, size))
             for part in direction.parts
         ]
-        shares, bend = solve(ruler.likelihood, batch, pieces, velocities, direction, damping)
+        shares, bend = solve(batch, pieces, velocities, direction, damping)
         before = direction.slope
         direction.rescale(shares)
         share = direction.slope / before * direction.depth
@@ -219,15 +219,14 @@ class Ruler:
 
     Args:
         rule: Which length.
-        likelihood: The likelihood.
         custom: Whether the loss is not the likelihood itself.
 
     Attributes:
         reproduction: Whether a second pass gives the same outputs.
     """
 
-    def __init__(self, rule: StepLength, likelihood: Likelihood, *, custom: bool) -> None:
-        self.rule, self.likelihood, self.custom = rule, likelihood, custom
+    def __init__(self, rule: StepLength, *, custom: bool) -> None:
+        self.rule, self.custom = rule, custom
         self.reproduction = Reproduction(rule._rows_of)
 
     def length(
@@ -334,17 +333,13 @@ class Ruler:
         if not self.reproduction.holds(batch):
             return None
         if model.pieces is not None:
-            return batch.losses(self.likelihood, model.pieces)
-        now = batch.losses(self.likelihood, batch.first(None))
+            return batch.losses(model.pieces)
+        now = batch.losses(batch.first(None))
         return None if now is None or loss is None else (loss, now[1])
 
     def sizes(self, pieces: Sequence[Piece]) -> list[float]:
         """Return Σ fᵀFf of each piece, the size of its outputs in the likelihood's metric."""
-        return [self._square(piece.output) for piece in pieces]
-
-    def _square(self, f: Tensor) -> float:
-        # Rounding, where labels are nearly certain, may leave less than nothing.
-        return max(0.0, float((f * self.likelihood.fisher_product(f, f)).sum()))
+        return [_square(piece.call.likelihood, piece.output) for piece in pieces]
 
     def epsilon(self, direction: Direction | Part, pieces: Sequence[Piece], size: float) -> float:
         """Return how far to go along d for difference quotients of the outputs.
@@ -377,11 +372,12 @@ class Ruler:
         bends, slopes = [], []
         found = self.velocities(direction, pieces, epsilon)
         for piece, velocity in zip(pieces, found, strict=True):
-            product = self.likelihood.fisher_product(piece.output, velocity)
+            likelihood = piece.call.likelihood
+            product = likelihood.fisher_product(piece.output, velocity)
             bends.append(float((velocity * product).sum()))
             if piece.call.y is not None:
-                labels, scale = piece.call.y[: piece.rows], self.likelihood.scale(piece.rows)
-                gradient = self.likelihood.gradient(piece.output, labels)
+                labels, scale = piece.call.y[: piece.rows], likelihood.scale(piece.rows)
+                gradient = likelihood.gradient(piece.output, labels)
                 slopes.append(float((gradient * velocity).sum()) / scale)
         bend = damping * direction.square + batch.average(bends, pieces)
         slope = batch.average(slopes, pieces) if slopes else direction.batch_slope
@@ -393,8 +389,14 @@ class Ruler:
         call = max(batch.calls, key=lambda call: len(call.output))
         pairs = zip(model.pieces or (), model.sizes, strict=False)
         known = [size for piece, size in pairs if piece.call is call and piece.whole]
-        size = (known[0] if known else self._square(call.output)) / len(call.output)
+        size = (known[0] if known else _square(call.likelihood, call.output)) / len(call.output)
         if batch.world.size > 1:
             (size,) = batch.sum([size / batch.world.size])
         eps = 10 * torch.finfo(call.output.dtype).eps
         return eps * abs(loss) + eps**2 * size
+
+
+def _square(likelihood: Likelihood, f: Tensor) -> float:
+    """Return Σ fᵀFf over the outputs of a call."""
+    # Rounding, where labels are nearly certain, may leave less than nothing.
+    return max(0.0, float((f * likelihood.fisher_product(f, f)).sum()))

@@ -54,8 +54,8 @@ _CLAIM: dict[str, Any] = {
 class RunFolder:
     """The files of one run of a figure.
 
-    `report.json` is removed first and written last: in a folder that has one, all files belong to
-    the same run.
+    `report.json` is removed first and written last. So in a folder that has one, all files belong
+    to the same run.
 
     Attributes:
         path: The folder; it need not exist before `write`.
@@ -82,7 +82,7 @@ class RunFolder:
         arrays: Arrays,
         pictures: Mapping[str, bytes],
     ) -> None:
-        """Replace the run in the folder by another; remove the failures of earlier runs.
+        """Replace the run in the folder with another one; remove the failures of earlier runs.
 
         Args:
             config: The dataclass.

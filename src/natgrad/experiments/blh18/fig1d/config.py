@@ -12,7 +12,7 @@ class Autoencoder:
     """Training an autoencoder of handwritten digits."""
 
     data: Literal["MNIST", "digits", "either"] = "MNIST"
-    """MNIST, the small digits of scikit-learn, or MNIST if it is available and else digits."""
+    """MNIST, the small digits of scikit-learn, or either: MNIST if available, else the digits."""
     examples: int | None = None
     """Number of training images; None for all."""
     hidden: tuple[int, ...] = (400, 200, 100, 50, 100, 200, 400)

@@ -23,7 +23,7 @@ class Fig4:
     until: float = 1e6
     """Final time for the mean loss: that of the paper's 2 million steps if each has length ½."""
     seeds: int = 10
-    """Number of samples sets."""
+    """Number of data sets."""
     few: int = 500
     """N < D in the panels on logits, stopping time, depth and the scale of constant starts."""
     path: tuple[int, ...] = (1250, 1500, 2000, 2500)

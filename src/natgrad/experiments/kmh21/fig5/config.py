@@ -63,7 +63,7 @@ class Fig5:
     """Depth, scale and observed entries of the cells on which an autograd loop runs to the end."""
 
     def __post_init__(self) -> None:
-        """Refuse what leaves a claim without a number."""
+        """Refuse values that leave a claim without a number."""
         if not {2, 3} <= set(self.depths) or not {2, 3} <= set(self.natural_depths):
             raise InvalidInputError(
                 "depths and natural_depths must contain 2 and 3, which the claims compare, but are "

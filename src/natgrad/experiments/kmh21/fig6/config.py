@@ -23,7 +23,7 @@ class Fig6:
     until: float = 1e6
     """Final time for the mean loss: that of the paper's 2 million steps if each has length ½."""
     seeds: int = 20
-    """Number of samples sets."""
+    """Number of data sets."""
     few: int = 40
     """N < D in the panel on logits."""
     many: int = 100

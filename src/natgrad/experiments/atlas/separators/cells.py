@@ -27,15 +27,18 @@ KFAC_DAMPING = 0.1
 END = 300.0  # of natural descents, in their own time: margins of some hundreds
 KFAC_END = 1500.0  # likewise; past margins of 700 its factors underflow
 
-LIMITS = ("ℓ1 margin", "ℓ2 margin", "ℓ∞ margin", "margin in the K-FAC metric", "vertex")
+LIMITS = ("ℓ1 margin", "ℓ2 margin", "ℓ∞ margin", "K-FAC metric", "vertex")
 POWERS = (1.0, 2.0, math.inf)
 
 
 class Method(NamedTuple):
-    """An optimizer: its steps for a number of them, the limit it should tend to, its samples."""
+    """An optimizer: its steps for a number of them, the limit it should tend to, its samples.
+
+    No limit means that none is known in closed form: the cell is undecided.
+    """
 
     rule: Callable[[int], StepRule]
-    limit: str
+    limit: str | None
     direction: Any = euclidean
     batch_size: int | None = None
 
@@ -47,12 +50,10 @@ METHODS = {
     "Adam, β₂ = .95": Method(lambda n: adam(0.1, beta2=0.95, eps=0, decay=0.5), "ℓ∞ margin"),
     "Adam, β₂ = .999": Method(lambda n: adam(0.1, eps=0, decay=0.5), "ℓ∞ margin"),
     "Adam, one sample": Method(
-        lambda n: adam(0.1, beta2=0.95, eps=0, decay=0.5), "ℓ∞ margin", batch_size=1
+        lambda n: adam(0.1, beta2=0.95, eps=0, decay=0.5), None, batch_size=1
     ),
-    "K-FAC": Method(
-        lambda n: kfac(KFAC_END / n, damping=KFAC_DAMPING), "margin in the K-FAC metric"
-    ),
-    "diagonal Fisher": Method(lambda n: diagonal_fisher(END / n), "ℓ2 margin"),
+    "K-FAC": Method(lambda n: kfac(KFAC_END / n, damping=KFAC_DAMPING), "K-FAC metric"),
+    "diagonal Fisher": Method(lambda n: diagonal_fisher(END / n), None),
     "natural gradient": Method(lambda n: constant(END / n), "vertex", natural),
 }
 

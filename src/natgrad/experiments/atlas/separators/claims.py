@@ -96,7 +96,7 @@ def claims(config: Separators, arrays: Arrays) -> Sequence[Claim]:
             id="kfac-metric",
             statement="K-FAC ends near the margin in its (A + λ)-norm (degrees, largest)",
             source="natgrad",
-            value=worst("K-FAC", "margin in the K-FAC metric"),
+            value=worst("K-FAC", "K-FAC metric"),
             relation="<=",
             bound=0.5,
             n=n,
@@ -125,6 +125,6 @@ def departures(config: Separators, arrays: Arrays) -> Sequence[str]:
         "The share of the largest margin is measured against limits that a solver of another kind "
         "certified. The averaged gradient weights of each descent bound the same margins without "
         "a solver; the array `certified` holds what they prove.",
-        "Diagonal Fisher has no limit in this list: it tends to a norm that depends on its own "
-        "path. Its row is shown undecided.",
+        "Diagonal Fisher and Adam on single samples have no limit in this list: theirs depends on "
+        "their own paths. They are undecided, and shown without a star.",
     ]

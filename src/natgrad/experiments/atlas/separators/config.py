@@ -33,6 +33,6 @@ EXPERIMENT = Experiment(
         "quick": Separators(steps=5000, saves=100, seeds=tuple(range(4))),
         "paper": Separators(),
     },
-    minutes={"smoke": 0.2, "quick": 1.0, "paper": 10.0},
+    minutes={"smoke": 0.2, "quick": 1.5, "paper": 12.0},
     **from_folder(__package__),
 )

@@ -19,6 +19,13 @@ def classes(n: int, d: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return x, (x @ torch.randn(d, k, dtype=F64, generator=source)).argmax(1)
 
 
+def pairs(x: torch.Tensor, y: torch.Tensor, k: int) -> Any:
+    """Return the rows (e_y − e_c) xᵀ, flattened."""
+    own = torch.eye(k, dtype=F64)[y]
+    rows = torch.einsum("nck,nd->nckd", own[:, None] - torch.eye(k, dtype=F64), x)
+    return rows[own == 0].flatten(1).numpy()
+
+
 def by_cvxpy(x: torch.Tensor, y: torch.Tensor, k: int, norm: Norm) -> float:
     b = cvxpy.Variable((k, x.shape[1]))
     lengths: dict[str, Any] = {
@@ -28,9 +35,7 @@ def by_cvxpy(x: torch.Tensor, y: torch.Tensor, k: int, norm: Norm) -> float:
         "Nuclear()": lambda: cvxpy.normNuc(b),
         "Group(groups='columns', p=1)": lambda: cvxpy.sum(cvxpy.norm(b, 2, axis=0)),
     }
-    scores = x.numpy() @ b.T
-    own = [scores[i, int(c)] for i, c in enumerate(y)]
-    rules = [own[i] - scores[i, c] >= 1 for i in range(len(y)) for c in range(k) if c != int(y[i])]
+    rules = [pairs(x, y, k) @ cvxpy.vec(b, order="C") >= 1]
     problem = cvxpy.Problem(cvxpy.Minimize(lengths[repr(norm)]()), rules)
     problem.solve(solver="CLARABEL")
     return 1 / float(problem.value)

@@ -1,15 +1,16 @@
 """How near a homogeneous network is to a stationary point of the margin problem."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from natgrad._checks import dense, instance, number
+from natgrad._checks import dense, instance, number, require_finite
 from natgrad._named import named
-from natgrad.errors import InvalidInputError, LabelError, ShapeError
+from natgrad.errors import InvalidInputError, LabelError, ShapeError, VelocityOverflowError
 from natgrad.linalg._precision import widen
-from natgrad.parametrizations.base import P, Parametrization, flatten
+from natgrad.parametrizations.base import P, Parametrization, detach, flatten
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +81,16 @@ def kkt(
     instance(parametrization, "parametrization", Parametrization)
     degree = number(degree, "degree", low=0, low_open=True)
     within = number(within, "within", low=0)
+    params = detach(params)
     parametrization.check(params)
     parametrization.check_inputs(params, x)
     theta = widen(flatten(params))
     if float(theta.norm()) == 0:
         raise InvalidInputError("the parameters are zero: they have no direction.")
-    outputs, rows = _jacobian(parametrization, params, x, dense(y, "labels"))
+    y = dense(y, "labels").detach()
+    outputs, rows = _jacobian(parametrization, params, x, y)
     margins, rows = y.to(outputs) * outputs, y.to(rows)[:, None] * rows
+    require_finite(rows, "gradients of the outputs")
     least = float(margins.min())
     if not least > 0:
         raise InvalidInputError(
@@ -99,13 +103,19 @@ def kkt(
     multipliers = torch.zeros_like(margins)
     multipliers[support] = lam
     size = float(theta.norm())
-    return Stationarity(
-        float(pulled @ theta) / (float(pulled.norm()) * size),
+    found = Stationarity(
+        float((pulled / pulled.norm()) @ (theta / size)),
         left / size,
         multipliers.to(y.device),
         least / size**degree,
         float(euler),
     )
+    if not all(map(math.isfinite, (found.alignment, found.residual, found.margin, left))):
+        raise VelocityOverflowError(
+            "the conditions overflow float64. Divide the parameters by a constant: only their "
+            "direction matters."
+        )
+    return found
 
 
 def _jacobian(model: Parametrization[P], params: P, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,7 +127,7 @@ def _jacobian(model: Parametrization[P], params: P, x: Tensor, y: Tensor) -> tup
             "kkt needs one output and one label per sample, but outputs have shape "
             f"{tuple(outputs.shape)} and labels {tuple(y.shape)}."
         )
-    if y.is_complex() or not bool((y.abs() == 1).all()):
+    if y.is_complex() or y.dtype == torch.bool or not bool((y.abs() == 1).all()):
         raise LabelError("labels must be −1 or +1.")
     rows = []
     for k in range(n):

@@ -33,9 +33,12 @@ def norm_margin(beta: Tensor, x: Tensor, y: Tensor, p: float | Norm = 2) -> floa
     """
     norm = as_norm(p)
     beta = check_real(beta, "beta")
-    length = norm(beta)
-    least = _least(beta, x, y)
-    return float(fits(least / length, "a margin")) if length > 0 else float("nan")
+    size, scale = beta.abs().max(), check_real(x, "X", 2).abs().max().clamp(min=1e-300)
+    if size == 0:
+        return float("nan")
+    unit = beta / size  # so that nothing overflows on the way
+    least = _least(unit, x / scale, y)
+    return float(fits(least.double() / norm(unit) * scale.double(), "a margin"))
 
 
 def _least(beta: Tensor, x: Tensor, y: Tensor) -> Tensor:

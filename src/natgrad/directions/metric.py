@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from natgrad._checks import choice, describe, nearest, number, tensor
+from natgrad._checks import all_finite, choice, describe, nearest, number, tensor
 from natgrad._named import named, options
-from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError
+from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError, VelocityOverflowError
 from natgrad.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Root
 from natgrad.likelihoods._softmax import softmax
 from natgrad.likelihoods.base import flatten_outputs
@@ -312,4 +312,8 @@ def kernel_wasserstein(
     kept = values > 1e-13 * values.max()
     along = vectors[:, kept].mT @ t / values[kept].sqrt()[:, None]
     found: Tensor = (along.mT @ along).to(samples.dtype)
+    if not all_finite(found):
+        raise VelocityOverflowError(
+            f"the metric overflows {samples.dtype}. Divide samples or parameters by a constant."
+        )
     return found

@@ -1,15 +1,16 @@
 """Margins certified without a solver: weights of the samples bound what any separator can reach."""
 
+import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from natgrad._checks import instance, tensor
 from natgrad._named import named
-from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.errors import InvalidInputError, ShapeError, VelocityOverflowError
 from natgrad.likelihoods import Likelihood
 from natgrad.limits._inputs import check_targets, class_rows, signed_rows
+from natgrad.limits._solvers.scaling import scaled, unit_size
 from natgrad.linalg._precision import widen
 from natgrad.linalg.norms import Norm, as_norm
 
@@ -24,6 +25,7 @@ class Certified:
         fraction: margin / bound: at least this share of the largest margin is reached.
 
     Example:
+        >>> import torch
         >>> from natgrad.limits import certify
         >>> x, y = torch.eye(2), torch.ones(2)
         >>> certify(torch.ones(2), torch.ones(2), x, y).fraction >= 1 - 1e-7
@@ -55,6 +57,7 @@ def certify(beta: Tensor, weights: Tensor, x: Tensor, y: Tensor, p: float | Norm
         InvalidInputError: If a weight is negative, all are zero, or β is zero.
 
     Example:
+        >>> import torch
         >>> x = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
         >>> found = certify(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]), x, torch.ones(2))
         >>> round(found.margin, 4), round(found.bound, 4)
@@ -74,13 +77,16 @@ def certify(beta: Tensor, weights: Tensor, x: Tensor, y: Tensor, p: float | Norm
     if not (bool((lam >= 0).all()) and 0 < float(lam.sum()) < float("inf")):
         raise InvalidInputError("weights must be finite, at least 0, and not all zero.")
     b = widen(beta.detach()).cpu()
-    length = norm(b)
-    if length == 0:
+    if not bool(b.any()):
         raise InvalidInputError("beta is zero: it separates nothing and has no margin.")
+    (b, _), (a, size) = unit_size(b), unit_size(a)
     lam = lam / lam.sum()
-    margin = float((a @ b.reshape(-1)).min()) / length
+    margin = float((a @ b.reshape(-1)).min()) / norm(b)
     bound = norm.dual()((a.mT @ lam).reshape(b.shape))
-    return Certified(margin, bound, margin / bound if bound > 0 else 0.0)
+    found = Certified(scaled(margin, size), scaled(bound, size), margin / bound if bound else 0.0)
+    if not math.isfinite(found.bound):
+        raise VelocityOverflowError("the bound overflows float64. Divide X by a constant first.")
+    return found
 
 
 def _rows(beta: Tensor) -> int:
@@ -107,14 +113,15 @@ def gradient_weights(likelihood: Likelihood, outputs: Tensor, y: Tensor) -> Tens
         Tensor: Shape `(n,)`, or `(n, k)` with zeros at the rows' own classes.
 
     Example:
+        >>> import torch
         >>> from natgrad import Bernoulli
         >>> gradient_weights(Bernoulli(), torch.zeros(2), torch.tensor([1.0, -1.0]))
         tensor([0.5000, 0.5000])
     """
     instance(likelihood, "likelihood", Likelihood)
     gradient = likelihood.gradient(outputs, y)
-    lam = gradient.clamp(min=0) if y.dtype == torch.int64 else -y * gradient
-    if not bool((lam >= 0).all()) or not float(lam.sum()) > 0:
+    lam = gradient.clamp(min=0) if gradient.ndim > y.ndim else gradient.abs()
+    if likelihood.attained or not 0 < float(lam.sum()) < math.inf:
         raise InvalidInputError(
             "gradient weights need the loss of a classifier, Bernoulli or Categorical, with a "
             f"gradient that has not vanished; {likelihood!r} has none here."

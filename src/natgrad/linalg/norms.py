@@ -13,7 +13,7 @@ from torch import Tensor
 
 from natgrad._checks import choice, dense, describe, integers, number, tensor
 from natgrad._named import options
-from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.errors import InvalidInputError, ShapeError, VelocityOverflowError
 from natgrad.linalg._cholesky import check_covariance, cholesky
 from natgrad.linalg._precision import widen
 
@@ -34,7 +34,10 @@ class Norm(ABC):
 
     def __call__(self, b: Tensor) -> float:
         """Return ‖b‖."""
-        return self._length(widen(tensor(b, "b")))
+        length = self._length(widen(tensor(b, "b")))
+        if not math.isfinite(length):
+            raise VelocityOverflowError("the length overflows float64. Divide by a constant first.")
+        return length
 
     def peak(self, g: Tensor) -> Tensor:
         """Return v with ‖v‖ = 1 and ⟨g, v⟩ = ‖g‖*, or zero for g = 0; where v is not unique, one.
@@ -284,7 +287,7 @@ class Metric(Norm):
         return found.reshape(c.shape)
 
     def _factor(self, b: Tensor) -> Tensor:
-        if tensor(b, "b").shape[-1:] != self.root.shape[-1:]:
+        if tensor(b, "b").ndim == 0 or b.shape[-1] != len(self.root):
             raise ShapeError(
                 f"the metric is for {len(self.root)} features, but came shape {tuple(b.shape)}."
             )
@@ -294,8 +297,8 @@ class Metric(Norm):
         return Lp(2)._length(self.rooted(b))
 
     def _peak(self, g: Tensor) -> Tensor:
-        rows = g.reshape(-1, g.shape[-1])
-        v = torch.cholesky_solve(rows.mT, self._factor(g)).mT.reshape(g.shape)
+        factor, rows = self._factor(g), g.reshape(-1, g.shape[-1])
+        v = torch.cholesky_solve(rows.mT, factor).mT.reshape(g.shape)
         return v / self._length(v)
 
 

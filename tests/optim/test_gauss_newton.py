@@ -11,10 +11,10 @@ from torch.nn import Linear, Module, Sequential, Tanh
 
 import natgrad as ng
 from natgrad.errors import DtypeError, InvalidInputError, NonFiniteError, UnsupportedError
+from natgrad.likelihoods import Poisson
 from natgrad.optim import AliasingWarning, GaussNewton, SlowRowsWarning
 from natgrad.optim._levenberg.solve import ConjugateGradients, ParameterSide, ResidualSide
 from natgrad.optim._rows.record import Recorder
-from tests.extensions import Poisson
 from tests.helpers import assert_near, for_each, randn, signs
 from tests.optim.nets import conv_net, images, mlp, seeded
 

@@ -90,3 +90,14 @@ def test_scalars_go_to_any_logger():
     assert {"ratio", "damping", "share", "seconds/inverses"} <= set(last)
     assert all(type(value) is float for value in last.values())
     assert "ratio" not in StepStatistics().scalars()
+
+
+def test_exact_steps_are_recommended_where_one_side_is_small():
+    def recommended(n: int, *widths: int) -> str:
+        found = diagnose(mlp(*widths), Gaussian(), torch.randn(n, widths[0]))
+        assert ("GaussNewton" in str(found)) is (found.recommends == "GaussNewton")
+        return found.recommends
+
+    assert recommended(300, 2, 40, 40, 1) == "GaussNewton"  # 300 outputs
+    assert recommended(3000, 2, 20, 1) == "GaussNewton"  # 81 parameters
+    assert recommended(1100, 2, 40, 40, 1) == "NGD"

@@ -1,4 +1,4 @@
-"""The public names: what they are, that they are documented and typed, and that nothing hides.
+"""The public names: which they are, that each is documented and typed, and that none is hidden.
 
 A module is public when no part of its path starts with an underscore. What a public module lists in
 `__all__` is the API. Experiments, verify and the command line are applications: they are not.
@@ -149,7 +149,7 @@ def test_no_module_is_shadowed():
 
 
 def test_every_public_name_is_documented_with_an_example():
-    """An alias or a constant needs neither; an exception needs no example."""
+    """An alias or a constant needs neither, and an exception needs no example."""
 
     def check(one: Name) -> None:
         if one.is_defined_here:

@@ -1,5 +1,6 @@
 """One figure, one folder: what is in it, and what it imports."""
 
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -86,3 +87,10 @@ def test_every_figure_has_its_four_parts(name) -> None:
     ):
         found = import_module(f"{package}.{module}")
         assert all(callable(getattr(found, function)) for function in functions)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_tells_its_story_in_three_sentences(name) -> None:
+    sentences = re.findall(r"[A-Z][^.]*\.(?= |$)", experiment(name).story)
+    assert len(sentences) == 3
+    assert " ".join(sentences) == experiment(name).story

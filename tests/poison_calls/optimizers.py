@@ -167,6 +167,8 @@ add_method(
     lambda: optim.Scheduled(schedule=lambda step: 0.1),
     lambda: dict(_after),
 )
+add("natgrad.optim.Loss", optim.Loss, lambda: {"function": _closure, "reduction": "sum"})
+add_method("natgrad.optim.Loss.forward", lambda: optim.Loss(_closure), dict)
 add("natgrad.optim.Fixed", optim.Fixed, lambda: {"start": 0.1, "split": "pi", "reject": 0.5})
 add(
     "natgrad.optim.Scheduled",

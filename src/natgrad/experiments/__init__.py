@@ -1,4 +1,4 @@
-"""The figures of both papers, further ones, and the same instruments for your own data."""
+"""The figures of both papers, further ones, and the same methods for your own data."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "kmh21": ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6"),

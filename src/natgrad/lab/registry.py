@@ -1,4 +1,4 @@
-"""The experiments that the command line knows."""
+"""The registry of experiments that the command line offers."""
 
 import difflib
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -17,7 +17,7 @@ without being named. Named here, imported on demand."""
 
 
 class _Experiments(MutableMapping[str, Experiment[Any]]):
-    """Experiments by name. A figure of the table is imported when it is asked for."""
+    """Experiments by name. A figure of the table is imported on first use."""
 
     def __init__(self) -> None:
         self._known: dict[str, Experiment[Any]] = {}
@@ -52,7 +52,7 @@ _EXPERIMENTS: MutableMapping[str, Experiment[Any]] = _Experiments()
 
 
 def register(experiment: Experiment[Any]) -> Experiment[Any]:
-    """Make an experiment known under its name, and return it.
+    """Register an experiment under its name, and return it.
 
     Example:
         >>> figure = experiment("kmh21/fig4")
@@ -114,7 +114,7 @@ def experiment(name: str) -> Experiment[Any]:
     """Return the experiment of a name; no other figure is imported.
 
     Raises:
-        InvalidInputError: If there is none; the message offers the nearest.
+        InvalidInputError: If there is none; the message suggests the nearest name.
 
     Example:
         >>> experiment("kmh21/fig2").name

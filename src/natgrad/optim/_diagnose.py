@@ -20,7 +20,6 @@ from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.preconditioner import Preconditioner
 
-
 # The smaller of outputs and parameters up to which exact steps pay; docs/gauss_newton.md.
 _EXACT = 1000
 

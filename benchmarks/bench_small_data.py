@@ -111,7 +111,7 @@ def race_spirals() -> list[Row]:
         found = []
         for seed in seeds:
             done, arrived = until(1e-3, LIMIT)
-            train(mlp(seed, 2, 16, 16, 1), ng.Bernoulli(), batch, done)
+            train(mlp(seed, 2, 32, 32, 1), ng.Bernoulli(), batch, done)
             found.append(arrived[0] if arrived else math.inf)
         return found
 

@@ -9,9 +9,9 @@ from torch.nn import Linear, Sequential, Tanh
 
 import natgrad as ng
 
-arguments = options(steps=150)
+arguments = options(steps=400)
 torch.manual_seed(100)
-net = Sequential(Linear(2, 16), Tanh(), Linear(16, 16), Tanh(), Linear(16, 1))
+net = Sequential(Linear(2, 32), Tanh(), Linear(32, 32), Tanh(), Linear(32, 1))
 
 i = torch.arange(97.0)
 angle, radius = i * math.pi / 16, (104 - i) / 104

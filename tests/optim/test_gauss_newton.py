@@ -11,10 +11,11 @@ from torch.nn import Linear, Module, Sequential, Tanh
 
 import natgrad as ng
 from natgrad.errors import DtypeError, InvalidInputError, NonFiniteError, UnsupportedError
+from natgrad.likelihoods import Poisson
 from natgrad.optim import AliasingWarning, GaussNewton, SlowRowsWarning
 from natgrad.optim._levenberg.solve import ConjugateGradients, ParameterSide, ResidualSide
 from natgrad.optim._rows.record import Recorder
-from tests.extensions import Poisson
+from tests.extensions import Student
 from tests.helpers import assert_near, for_each, randn, signs
 from tests.optim.nets import conv_net, images, mlp, seeded
 
@@ -52,7 +53,8 @@ LIKELIHOODS = {
     "summed": (ng.Gaussian(reduction="sum"), 1, lambda: randn(20, 1, seed=3)),
     "Bernoulli": (ng.Bernoulli(), 1, lambda: signs(20, 3)[:, None]),
     "Categorical": (ng.Categorical(), 4, lambda: torch.arange(20) % 4),
-    "custom": (Poisson(), 1, lambda: (torch.arange(20.0) % 3)[:, None].double()),
+    "Poisson": (Poisson(), 1, lambda: (torch.arange(20.0) % 3)[:, None].double()),
+    "custom": (Student(), 1, lambda: randn(20, 1, seed=3)),
 }
 
 
@@ -365,6 +367,8 @@ def test_sentences_for_wrong_closures():
     assert torch.equal(flat(net), before)
     with pytest.raises(DtypeError, match="pair"):
         GaussNewton(net, ng.Gaussian()).step(lambda: net(X))
+    with pytest.raises(DtypeError, match="likelihood must be a Likelihood"):
+        GaussNewton(net, torch.nn.MSELoss())
     with pytest.raises(UnsupportedError, match="coefficients="):
         optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
     with pytest.raises(InvalidInputError, match="leaf"):

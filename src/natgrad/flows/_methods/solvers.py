@@ -7,6 +7,7 @@ from natgrad.flows._methods.adaptive import AdaptiveSolver, ChebyshevSolver, Pai
 from natgrad.flows._methods.completion_solver import CompletionSolver
 from natgrad.flows._methods.dual_solver import DualSolver
 from natgrad.flows._methods.kink_solver import KinkSolver
+from natgrad.flows._methods.line_solver import LineSolver
 from natgrad.flows._methods.newton import NewtonSolver
 from natgrad.flows._methods.reduced import ReducedSolver
 from natgrad.flows._methods.steppers import SCIPY
@@ -18,6 +19,7 @@ _ALL: tuple[Solver, ...] = (
     ReducedSolver(),
     DualSolver(),
     CompletionSolver(),
+    LineSolver(),
     KinkSolver(),
     *map(AdaptiveSolver, SCIPY),
     PairedSolver(),

@@ -1,7 +1,7 @@
 """Natural gradient flow of matrix completion, the Fisher averaged over the observed entries.
 
 [KMH21] §2.3 averages the Fisher over the training data, §4 over all entries of β. This is the
-first: Gauss–Newton on the observed entries Ω. Their residual decays as e^{−t} whatever the depth,
+first, on the observed entries Ω alone. Their residual decays as e^{−t} whatever the depth,
 but the velocity V = J_Ωᵀ z with (J_Ω J_Ωᵀ) z = residual also moves the entries that are not
 observed: this natural gradient is not trivial.
 """

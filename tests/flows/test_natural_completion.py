@@ -195,3 +195,18 @@ def test_integrate_keeps_the_hypothesis_on_its_line(reduction) -> None:
     assert torch.allclose(product.hypothesis(generic.final), wanted, rtol=1e-6, atol=1e-8)
     early = ng.integrate(*args, until=ng.stopping.loss_below(1e-6), method="line")
     assert early.status == Status.CONVERGED
+
+
+def test_integrate_follows_the_flow_over_observed_entries() -> None:
+    product, batch = ng.MatrixProduct(2), problem(6, 15)
+    w = product.init_gaussian((6, 6), scale=0.3, generator=generator(0))
+    args = (ng.natural, SUM, product, w, batch)
+    options = {"until": 2.0, "times": torch.tensor([0.4, 2.0]), "fisher_over": "batch"}
+    exact = ng.integrate(*args, **options, method="dop853", rtol=1e-9)
+    path = ng.integrate(*args, **options, rtol=1e-3)
+    assert path.method.startswith("observed")
+    assert path.status == Status.TIME_REACHED
+    for i in range(2):
+        wanted = product.hypothesis(exact.at(i))
+        assert_near(product.hypothesis(path.at(i)), wanted, 1e-2)
+    assert ng.integrate(*args, **options, rtol=1e-5).method.startswith("dop853")

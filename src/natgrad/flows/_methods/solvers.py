@@ -9,6 +9,7 @@ from natgrad.flows._methods.dual_solver import DualSolver
 from natgrad.flows._methods.kink_solver import KinkSolver
 from natgrad.flows._methods.line_solver import LineSolver
 from natgrad.flows._methods.newton import NewtonSolver
+from natgrad.flows._methods.observed_solver import ObservedSolver
 from natgrad.flows._methods.reduced import ReducedSolver
 from natgrad.flows._methods.steppers import SCIPY
 from natgrad.flows._problem import Problem
@@ -20,6 +21,7 @@ _ALL: tuple[Solver, ...] = (
     DualSolver(),
     CompletionSolver(),
     LineSolver(),
+    ObservedSolver(),
     KinkSolver(),
     *map(AdaptiveSolver, SCIPY),
     PairedSolver(),

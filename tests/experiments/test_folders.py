@@ -8,7 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from natgrad.experiments import FIGURES
+from natgrad.cli._reproduce import parse
+from natgrad.experiments import FIGURES, GROUPS
 from natgrad.lab.registry import experiment
 
 HEAVY = ("torch", "numpy", "scipy", "matplotlib")
@@ -57,6 +58,19 @@ def test_computing_a_figure_imports_no_other() -> None:
         "e.claims(config, arrays), e.departures(config, arrays), e.draw(config, arrays)\n"
     )
     assert figures_in(modules) == {"kmh21/fig3"}
+
+
+def test_the_papers_figures_run_by_default_and_others_by_name_or_all() -> None:
+    def chosen(*arguments: str) -> set[str]:
+        # Other tests may have registered toys.
+        return {figure.name for figure, _ in parse(arguments)[1] if figure.name in FIGURES}
+
+    papers = {name for name in FIGURES if name.partition("/")[0] in ("kmh21", "blh18")}
+    assert len(papers) == 10
+    assert chosen("--preset", "smoke") == papers
+    assert chosen("--all", "--preset", "smoke") == set(FIGURES)
+    assert chosen("pinn") == {f"pinn/{figure}" for figure in GROUPS["pinn"]}
+    assert chosen("pinn", "kmh21/fig1") == chosen("pinn") | {"kmh21/fig1"}
 
 
 @pytest.mark.parametrize("name", FIGURES)

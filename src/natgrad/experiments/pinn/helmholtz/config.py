@@ -18,9 +18,9 @@ class HelmholtzFigure:
     """Initializations: torch's, 0.1 · N(0, 1) or Xavier's."""
     width: int = 64
     """Hidden units."""
-    size: int = 40
+    size: int = 30
     """Points per axis of the grid."""
-    steps: int = 300
+    steps: int = 500
     """Trial steps."""
 
 
@@ -36,6 +36,6 @@ EXPERIMENT = Experiment(
         "quick": HelmholtzFigure(seeds=3),
         "paper": HelmholtzFigure(seeds=10),
     },
-    minutes={"smoke": 0.05, "quick": 0.5, "paper": 1.5},
+    minutes={"smoke": 0.05, "quick": 0.5, "paper": 1.0},
     **from_folder(__package__),
 )

@@ -12,6 +12,7 @@ RUN_STAMP   := $(VENV)/.stamp-run
 ALL_STAMP   := $(VENV)/.stamp-all
 TEST_STAMP  := $(VENV)/.stamp-test
 BENCH_STAMP := $(VENV)/.stamp-bench
+DOCS_STAMP  := $(VENV)/.stamp-docs
 PINS        := pyproject.toml constraints.txt
 
 # The build backend is installed apart, in an environment of its own. Older pips take its pins
@@ -24,7 +25,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help reproduce reproduce-all test check bench lint types format package clean
+.PHONY: help reproduce reproduce-all test check bench docs docs-open lint types format package clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +56,13 @@ bench: $(BENCH_STAMP) ## Run every benchmark, one after the other
 	done; \
 	if [ -z "$$found" ]; then echo "There is no benchmarks/bench_*.py to run."; fi
 
+docs: $(DOCS_STAMP) ## Build the site in docs/_build, with every warning an error
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
+	@echo "The site is in docs/_build/index.html"
+
+docs-open: docs ## Build the site and open it
+	@$(BIN)/python -m webbrowser "file://$(CURDIR)/docs/_build/index.html"
+
 lint: $(TEST_STAMP) ## Lint, and check the formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -82,7 +90,7 @@ package: $(TEST_STAMP) ## Build sdist and wheel, install the wheel alone, run th
 		lib/python*/site-packages/natgrad
 
 clean: ## Remove the environment, caches and builds; results in runs/ stay
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/_build docs/reference docs/gallery .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV_STAMP):
@@ -101,11 +109,15 @@ $(ALL_STAMP): $(VENV_STAMP) $(PINS)
 	$(INSTALL) --editable '.[lab,limits]'
 	@touch $(RUN_STAMP) $@
 
-# The test and bench installs contain the run-time one.
+# The test, bench and docs installs contain the run-time one.
 $(TEST_STAMP): $(VENV_STAMP) $(PINS)
 	$(INSTALL) --editable '.[test]'
 	@touch $(RUN_STAMP) $@
 
 $(BENCH_STAMP): $(VENV_STAMP) $(PINS)
 	$(INSTALL) --editable '.[bench]'
+	@touch $(RUN_STAMP) $@
+
+$(DOCS_STAMP): $(VENV_STAMP) $(PINS)
+	$(INSTALL) --editable '.[docs]'
 	@touch $(RUN_STAMP) $@

@@ -11,7 +11,7 @@ ROOT = Path(natgrad.__file__).parent
 # From left to right: a module imports only from its own layer and those to the left. Names in one
 # set are in the same layer and do not import each other.
 LAYERS: list[set[str]] = [
-    {"errors", "_checksum", "_warn"},
+    {"errors", "_checksum", "_warn", "playground"},
     {"_checks", "_renamed"},
     {"_named"},
     {"linalg", "data", "lab"},
@@ -31,6 +31,7 @@ ONLY: dict[str, set[str]] = {
     "errors": set(),
     "_checksum": set(),
     "_warn": set(),
+    "playground": set(),
     "_checks": {"errors"},
     "_named": {"errors", "_checks"},
     "_renamed": {"errors"},

@@ -183,6 +183,7 @@ def test_a_closure_is_a_function(closure):
         optimizer.step(closure)
 
 
+@pytest.mark.filterwarnings("ignore::natgrad.optim.AdaptationWarning")
 @pytest.mark.parametrize("value", ["text", None, [], torch.zeros(2), 1j, True])
 def test_a_closure_returns_the_loss(value):
     model = Linear(2, 1)

@@ -23,7 +23,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from natgrad import Categorical, Gaussian
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError, UnsupportedError
-from natgrad.optim import NGD, EqualShare, Factors, UncoveredWarning
+from natgrad.optim import NGD, AdaptationWarning, EqualShare, Factors, UncoveredWarning
 from natgrad.optim._layers.coverage import cover
 from tests.helpers import F64, assert_near, randn
 from tests.optim.nets import (
@@ -50,6 +50,7 @@ def snapshot(state: object) -> object:
     return state.tolist() if isinstance(state, Tensor) else state
 
 
+@pytest.mark.filterwarnings("ignore::natgrad.optim.AdaptationWarning")
 @pytest.mark.parametrize("options", [{}, {"method": "diagonal"}, {"reduction": "mean"}])
 @pytest.mark.parametrize("build", [lambda: mlp(3, 4, 2), conv_net])
 def test_gradients_are_exactly_those_of_pytorch(build, options):
@@ -367,6 +368,7 @@ def test_dropout_and_batch_normalization_are_replayed():
         torch.set_rng_state(random)
 
 
+@pytest.mark.filterwarnings("ignore::natgrad.optim.AdaptationWarning")
 def test_a_model_that_cannot_be_replayed_says_so():
     class Noisy(Module):
         def __init__(self) -> None:
@@ -438,10 +440,16 @@ def test_a_custom_loss_with_closure_equals_the_criterion(reduction):
 def test_a_custom_loss_without_closure_keeps_the_damping_and_says_so():
     model, loss = seeded(lambda: mlp(3, 5, 3)), CrossEntropyLoss()
     optimizer = NGD(model, Categorical(), reduction="mean")
-    for _ in range(3):
-        optimizer.zero_grad()
-        loss(model(X), CLASSES).backward()
-        optimizer.step()
+
+    def run() -> None:
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss(model(X), CLASSES).backward()
+            optimizer.step()
+
+    with pytest.warns(AdaptationWarning, match=r"natgrad\.optim\.Loss") as record:
+        run()
+    assert [found.filename for found in record] == [__file__]
     stats = optimizer.statistics
     assert stats.damping == optimizer.damping.start
     assert stats.loss is None
@@ -478,6 +486,7 @@ def test_a_step_without_a_batch_says_what_to_do():
     train(optimizer, criterion, X, Y, 1)
 
 
+@pytest.mark.filterwarnings("ignore::natgrad.optim.AdaptationWarning")
 def test_several_forwards_under_one_loss_need_their_outputs_held():
     model, criterion = seeded(lambda: mlp(3, 4, 2)), Gaussian()
     optimizer = NGD(model, criterion, factors=ALONE)

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from natgrad.cli._console import complain, to_json
+from natgrad.cli._options import from_words
 from natgrad.cli._running import MakeSweeper, Running, with_engine
 from natgrad.lab.experiment import Preset
 
@@ -37,7 +38,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
-    options = tyro.cli(Options, prog="natgrad bench", args=arguments)
+    options = from_words(Options, prog="natgrad bench", args=arguments)
     if options.full and options.smoke:
         return complain("--full and --smoke cannot be combined; choose one.")
     if options.json is not None and (not options.json.parent.is_dir() or options.json.is_dir()):

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import tyro
 
+from natgrad.cli._options import from_words
 from natgrad.lab.experiment import Experiment
 from natgrad.lab.registry import experiment
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
-    return tyro.cli(draw, prog="natgrad draw", args=arguments)
+    return from_words(draw, prog="natgrad draw", args=arguments)
 
 
 def draw(

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from natgrad.cli._claims import print_report
 from natgrad.cli._console import complain, to_json
+from natgrad.cli._options import from_words
 from natgrad.cli._running import MakeSweeper, Running, report_failures, with_engine
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import PRESETS, Experiment, Preset
@@ -54,7 +55,7 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any]
         config: Any = one.presets[preset]
         fields.append(("figure", type(config), field(default=config)))
     try:
-        found: Any = tyro.cli(
+        found: Any = from_words(
             make_dataclass("Arguments", fields),
             prog="natgrad reproduce",
             description=about,

@@ -1,6 +1,8 @@
 """Numbers, bounds, verdicts and durations as readable text."""
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +26,13 @@ REFUTES = Verdict("refutes", "refutes the paper (documented)", 1)
 UNJUDGED = Verdict("unjudged", "not judged at this preset", 2)
 HOLDS = Verdict("holds", "holds", 3)
 
+_COUNTED = {
+    "fails": ("FAILS", "FAIL"),
+    "holds": ("holds", "hold"),
+    "refutes": ("refutes the paper (documented)", "refute the paper (documented)"),
+    "unjudged": ("is not judged at this preset", "are not judged at this preset"),
+}
+
 
 def verdict(holds: bool | None, expected: bool) -> Verdict:
     """Return the verdict on a claim. It fails when `holds` differs from `expected`.
@@ -37,6 +46,23 @@ def verdict(holds: bool | None, expected: bool) -> Verdict:
     if holds == expected:
         return HOLDS if holds else REFUTES
     return HOLDS_AFTER_ALL if holds else FAILS
+
+
+def counts(verdicts: Iterable[Verdict]) -> str:
+    """Return how many verdicts there are of each kind, the worst first.
+
+    Example:
+        >>> counts([HOLDS, REFUTES, HOLDS])
+        '2 hold, 1 refutes the paper (documented)'
+        >>> counts([UNJUDGED, FAILS])
+        '1 FAILS, 1 is not judged at this preset'
+    """
+    found = Counter(verdict.kind for verdict in verdicts)
+    return ", ".join(
+        f"{found[kind]} {one if found[kind] == 1 else many}"
+        for kind, (one, many) in _COUNTED.items()
+        if found[kind]
+    )
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -64,6 +64,7 @@ def run(request: Request, out: Path, sweep: Sweeper) -> dict[str, Any]:
         "figure": experiment.name,
         "title": experiment.title,
         "source": experiment.source,
+        "story": experiment.story,
         "preset": request.preset,
         "options": request.options,
         "command": list(request.command),

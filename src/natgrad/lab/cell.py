@@ -53,7 +53,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Return `module:function`, by which workers import it."""
+        """Return the module and the function, joined by a colon; workers import it by that name."""
         module = self.function.__module__
         if module == "__main__":  # run by python -m, but workers import it by its real name
             spec = getattr(sys.modules["__main__"], "__spec__", None)

@@ -70,6 +70,7 @@ class Experiment(Generic[_C]):
         name: As typed on the command line: "kmh21/fig4".
         title: What it shows, in a sentence without a full stop.
         source: Where it is printed.
+        story: Three sentences that lead to the title: the question, what is seen, what it means.
         presets: A config for each preset. Its fields are the command line's options, and their
             docstrings its help.
         minutes: Expected minutes on two cores, by preset.
@@ -95,6 +96,7 @@ class Experiment(Generic[_C]):
     claims: Callable[[_C, "Arrays"], "Sequence[Claim]"]
     draw: Callable[[_C, "Arrays"], "Figure"]
     departures: Callable[[_C, "Arrays"], Sequence[str]] = no_departures
+    story: str = ""
 
     @property
     def folder(self) -> str:

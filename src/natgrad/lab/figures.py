@@ -5,6 +5,7 @@ windows and a global list of figures.
 """
 
 import io
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.lab._boxes import describe_boxes, panel_boxes
 from natgrad.lab._store.atomic import write_bytes
 
 if TYPE_CHECKING:
@@ -262,25 +264,35 @@ def legend(figure: "Figure", columns: int = 4) -> None:
 def render(figure: "Figure") -> dict[str, bytes]:
     """Return the picture as PNG (200 dots per inch), PDF and SVG, by file name.
 
-    It holds no date and no random name: the same figure gives the same bytes.
+    It holds no date and no random name: the same figure gives the same bytes. The SVG says where
+    its panels are, so that a report can show them one below the other on a phone.
 
     Example:
         >>> figure, (axes,) = panels()
         >>> render(figure)["figure.png"][1:4]
         b'PNG'
     """
-    undated: dict[str, dict[str, Any]] = {
-        "png": {},
-        "pdf": {"CreationDate": None},
-        "svg": {"Date": None},
-    }
     files = {}
     with style():
+        undated: dict[str, dict[str, Any]] = {
+            "png": {},
+            "pdf": {"CreationDate": None},
+            "svg": {"Date": None, "Description": describe_boxes(panel_boxes(figure))},
+        }
         for kind, metadata in undated.items():
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
             files[f"figure.{kind}"] = buffer.getvalue()
+    files["figure.svg"] = _compact(files["figure.svg"])
     return files
+
+
+def _compact(svg: bytes) -> bytes:
+    """Return an SVG with coordinates to a hundredth of a point and without indentation."""
+    svg = re.sub(
+        rb'\b(d|x|y)="[^"]*"', lambda found: re.sub(rb"(\.\d\d)\d+", rb"\1", found[0]), svg
+    )
+    return re.sub(rb"\n +", b"\n", svg)
 
 
 def save(figure: "Figure", folder: Path) -> tuple[Path, ...]:

@@ -14,10 +14,11 @@ from natgrad.optim.gauss_newton import (
 from natgrad.optim.ngd import NGD
 from natgrad.optim.preconditioner import Preconditioner
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.step_length import EqualShare, PerLayer, Quadratic
+from natgrad.optim.step_length import AdaptationWarning, EqualShare, PerLayer, Quadratic
 
 __all__ = [
     "NGD",
+    "AdaptationWarning",
     "Adaptive",
     "AliasingWarning",
     "Diagnosis",

@@ -18,9 +18,25 @@ from natgrad.optim._direction import Direction, Part
 from natgrad.optim._shares import solve
 from natgrad.optim.statistics import Verdict
 
-__all__ = ["EqualShare", "PerLayer", "Quadratic", "StepLength"]
+__all__ = ["AdaptationWarning", "EqualShare", "PerLayer", "Quadratic", "StepLength"]
 
 Closure = Callable[[], Any]
+
+UNMEASURED = (
+    "the model does not reproduce its outputs, or they do not go straight to the criterion: equal "
+    "shares instead of the quadratic model. Call the criterion on what the model returned, and "
+    "compute everything else inside the model"
+)
+UNVERIFIED = (
+    "the loss after the step cannot be measured, so the damping does not adapt: give NGD the "
+    "criterion itself (natgrad.optim.Loss wraps a function), or pass a closure to step()"
+)
+"""What is said of steps whose length, or whose damping, cannot adapt."""
+
+
+class AdaptationWarning(UserWarning):
+    """The length of steps or the damping cannot adapt to this model and loss."""
+
 
 # Part of its length that a step of a single sample takes. All of it would fit the sample, and undo
 # what others have asked for: from some starts the loss then grows a hundredfold, with ½ to ⅕ of it
@@ -146,7 +162,7 @@ class Quadratic:
         sizes = ruler.sizes(pieces)
         epsilon = ruler.epsilon(direction, pieces, batch.average(sizes, pieces))
         found = ruler.along(batch, pieces, sizes, direction, damping, epsilon)
-        exact = pieces[0].output.dtype == pieces[0].call.output.dtype  # not under autocast
+        exact = not pieces[0].call.rounded
         missed = (direction.batch_slope - found.slope) / direction.slope
         if exact and partial and not -1 < missed < 0.5:
             # The direction owes its slope to samples that the rows lack, and bends there too.
@@ -257,10 +273,7 @@ class Ruler:
             model = self.rule._model(self, batch, direction, damping)
         else:
             model = QuadraticModel.of_equal_shares(direction)
-            notes.append(
-                "the model does not reproduce its outputs, or they do not go straight to the "
-                "criterion: equal shares instead of the quadratic model"
-            )
+            notes.append(UNMEASURED)
         alpha = model.alpha if usual is None else usual(model.alpha)
         if batch.n == 1 and model.pieces is not None:
             alpha *= _SINGLE
@@ -299,11 +312,7 @@ class Ruler:
         """
         losses = self._losses(batch, length.model, loss, closure, params)
         if losses is None:
-            note = (
-                "the loss after the step cannot be measured, so the damping does not adapt: pass a "
-                "closure to step()"
-            )
-            return Verdict(notes=[note])
+            return Verdict(notes=[UNVERIFIED])
         before, after = losses
         actual = before - after
         # At the minimum of the model the decrease is its quadratic term. With momentum, or a rate

@@ -223,6 +223,8 @@ def _check(record: Any, where: str) -> None:
     command = record.get("command", [])
     if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
         raise InvalidInputError(f"{where} has a command that is not a list of words.")
+    if not isinstance(record.get("story", ""), str):
+        raise InvalidInputError(f"{where} has a story that is not text.")
     if not all(isinstance(sentence, str) for sentence in record["departures"]):
         raise InvalidInputError(f"{where} has departures that are not sentences.")
 

@@ -51,6 +51,12 @@ class Call:
         """Return the number of samples."""
         return len(self.output)
 
+    @property
+    def rounded(self) -> bool:
+        """Return whether the outputs were rounded to half precision, as under autocast."""
+        half = torch.finfo(self.output.dtype).bits < 32
+        return half or (self.replay is not None and self.replay.rounded)
+
     def reproduced(self, rows: int) -> bool:
         """Return whether running the model again gives the first rows of the outputs again."""
         assert self.replay is not None
@@ -63,7 +69,8 @@ class Call:
         wanted = self.output[:rows]
         if again.shape != wanted.shape:
             return False
-        tolerance = math.sqrt(torch.finfo(wanted.dtype).eps) * float(wanted.abs().max())
+        kind = torch.bfloat16 if self.replay.rounded else wanted.dtype
+        tolerance = math.sqrt(torch.finfo(kind).eps) * float(wanted.abs().max())
         return float((again - wanted).abs().max()) <= tolerance
 
 
@@ -322,7 +329,7 @@ def _norm(g: Tensor) -> Tensor:
 
 def _piece(call: Call, rows: int, weight: float) -> Piece:
     """Return the first rows of a call; outputs of autocast are computed again without it."""
-    output, exact = call.output[:rows], call.output.dtype in (torch.float32, torch.float64)
+    output, exact = call.output[:rows], not call.rounded
     if not exact and call.replay is None:
         output = output.float()
     elif not exact and call.replay is not None:

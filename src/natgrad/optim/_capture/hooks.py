@@ -9,7 +9,7 @@ Nothing is noted in evaluation mode or without gradients.
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -112,12 +112,14 @@ class Capture:
             if capture is not None and not capture.paused and capture._enters(module):
                 capture._end(output)
 
-        def listen(likelihood: Likelihood, output: Tensor, y: Tensor, loss: Tensor) -> None:
+        def listen(
+            likelihood: Likelihood, output: Tensor, y: Tensor, loss: Tensor, *parts: Tensor
+        ) -> None:
             capture = this()
             if capture is None or capture.paused or not capture._active():
                 return
             if loss.requires_grad and capture._saw(output):
-                capture._criterion_called(likelihood, output, y, loss)
+                capture._criterion_called(likelihood, output, y, loss, parts or (output,))
 
         handles = [self._entry.register_forward_pre_hook(before, with_kwargs=True)]
         if self.compiled is None:
@@ -255,10 +257,15 @@ class Capture:
             call.weight = 1.0
 
         output.register_hook(used)  # type: ignore[no-untyped-call]
-        self._collect(call, output, weakref.ref(output))
+        self._collect(call, output, (output,), weakref.ref(output))
 
     def _criterion_called(
-        self, likelihood: Likelihood, output: Tensor, y: Tensor, loss: Tensor
+        self,
+        likelihood: Likelihood,
+        output: Tensor,
+        y: Tensor,
+        loss: Tensor,
+        parts: Sequence[Tensor],
     ) -> None:
         seen = loss.detach().clone()  # the user may divide the loss in place
         call = Call(output.detach(), y, seen, likelihood.scale(len(output)), likelihood)
@@ -267,11 +274,13 @@ class Capture:
             call.weight = float(gradient) + (call.weight or 0.0)
 
         loss.register_hook(used)  # type: ignore[no-untyped-call]
-        self._collect(call, output, weakref.ref(loss))
+        self._collect(call, output, parts, weakref.ref(loss))
 
-    def _collect(self, call: Call, output: Tensor, alive: Callable[[], object]) -> None:
+    def _collect(
+        self, call: Call, output: Tensor, parts: Sequence[Tensor], alive: Callable[[], object]
+    ) -> None:
         """Send errors back while the graph is alive; drop calls that can no longer matter."""
-        replay = None if self._replay is None else self._replay.giving(output)
+        replay = None if self._replay is None else self._replay.giving(*parts)
         if self.compiled is not None and self.schedule.wanted:
             output = self._run_uncompiled(replay)
         # To walk the graph takes time, and is done only if something is made of it.

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call
 from torch.nn import Module
 
-from natgrad.optim._capture.selection import Output, Selection, locate
+from natgrad.optim._capture.selection import Output, Selection, locate, locate_parts
 
 
 @dataclass
@@ -49,6 +49,8 @@ class Replay:
         cuts: Positions and names of the arguments that have a row for each sample. A mask may have
             as many rows by chance, so only what was tried should be cut.
         draws: Whether the forward draws random numbers. A part of the batch would draw others.
+        rounded: Whether outputs were rounded to half precision, as under autocast, whatever their
+            dtype was when the criterion saw them.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Replay:
         self._selection: Selection | None = None
         self._data = self._size = self.each = 0
         self.cuts: list[int | str] = []
-        self.draws = False
+        self.draws = self.rounded = False
 
     def _random_state(self) -> list[Tensor]:
         return [torch.get_rng_state(), *(torch.cuda.get_rng_state(i) for i in self._gpus)]
@@ -101,17 +103,23 @@ class Replay:
         """Return whether an output of that forward still exists."""
         return any(ref() is not None for ref in self._held)
 
-    def giving(self, seen: Tensor) -> "Replay | None":
+    def giving(self, *seen: Tensor) -> "Replay | None":
         """Return this replay for what a criterion saw: outputs, or numbers selected from them.
 
-        None if the criterion saw something that was computed from the outputs.
+        None if the criterion saw something that was computed from the outputs. Several tensors are
+        put side by side.
         """
-        found = locate(seen, self._outputs, self.habits.selection)
+        if len(seen) == 1:
+            found = locate(seen[0], self._outputs, self.habits.selection)
+        else:
+            found = locate_parts(seen, self._outputs)
         if found is None:
             return None
         self.habits.selection = found
         given = copy.copy(self)
         given._selection = found
+        held = self._outputs if found.source < 0 else [self._outputs[found.source]]
+        given.rounded = any(torch.finfo(o.data.dtype).bits < 32 for o in held)
         if found.source < 0:
             given.each = 0
         else:

@@ -86,6 +86,29 @@ def locate(seen: Tensor, outputs: Sequence[Output], hint: Selection | None) -> S
     return found if found is not None and _agrees(found, seen, data) else None
 
 
+def locate_parts(parts: Sequence[Tensor], outputs: Sequence[Output]) -> Selection | None:
+    """Return where several tensors are, whose rows are put side by side.
+
+    One by one, because outputs may depend on each other.
+
+    Args:
+        parts: The tensors, each with as many rows.
+        outputs: What the model returned.
+    """
+    sizes = [output.data.numel() for output in outputs]
+    found: list[Tensor] = []
+    for part in parts:
+        selection = locate(part, outputs, None)
+        if selection is None or selection.source < 0:
+            return None
+        places = selection.index
+        if places is None:
+            places = torch.arange(part.numel(), device=part.device)
+        found.append((places + sum(sizes[: selection.source])).reshape(len(part), -1))
+    index = torch.cat(found, 1)
+    return Selection(-1, tuple(index.shape), index)
+
+
 def _joined(outputs: Sequence[Tensor]) -> Tensor:
     return torch.cat([output.reshape(-1) for output in outputs])
 
@@ -110,14 +133,14 @@ def _agrees(selection: Selection, seen: Tensor, outputs: Sequence[Tensor]) -> bo
         sizes = sum(output.numel() for output in held)
         if selection.index.numel() and int(selection.index.max()) >= sizes:
             return False
-    found = selection.of(outputs)
-    return found.dtype == seen.dtype and torch.equal(found, seen)
+    return torch.equal(selection.of(outputs).to(seen.dtype), seen)
 
 
 def _trace(seen: Tensor, outputs: Sequence[Output]) -> Selection | None:
     """Return the places that gradients reveal, to be verified."""
-    # Numbers are sent in digits that the dtype holds exactly; the first is never zero.
-    base = int(2 / torch.finfo(seen.dtype).eps) - 1
+    # Numbers are sent in digits that each dtype holds exactly; the first is never zero.
+    coarsest = max(torch.finfo(t.dtype).eps for t in (seen, *(o.data for o in outputs)))
+    base = int(2 / coarsest) - 1
     count = torch.arange(seen.numel(), device=seen.device).reshape(seen.shape)
     digits = 1
     while base**digits < seen.numel():

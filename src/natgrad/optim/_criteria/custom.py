@@ -128,8 +128,10 @@ class CustomLoss(Likelihood):
 
 def custom(
     criterion: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], loss: Tensor
-) -> tuple[Tensor, CustomLoss]:
+) -> tuple[Any, ...]:
     """Return the outputs that a loss depends on as rows, and the loss as a function of them.
+
+    Several outputs are put side by side, and follow one by one.
 
     Args:
         criterion: The criterion.
@@ -167,7 +169,8 @@ def custom(
         return returned
 
     reduction: Any = getattr(criterion, "reduction", "mean")
-    return joined, CustomLoss(again, gradient, reduction=reduction)
+    parts = tensors if len(tensors) > 1 else []
+    return joined, CustomLoss(again, gradient, reduction=reduction), *parts
 
 
 def _flat(places: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

@@ -15,13 +15,14 @@ from natgrad._checks import describe
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.likelihoods import Gaussian, Likelihood
 from natgrad.optim._criteria.custom import custom
-from natgrad.optim._criteria.recognized import Rows, recipe_of
+from natgrad.optim._criteria.recognized import recipe_of
 
 Criterion = Likelihood | Module | Sequence[Any]
 """What `NGD` takes for its second argument; the members of a sequence are criteria too."""
 
-Heard = Callable[[Likelihood, Tensor, Tensor, Tensor], None]
-"""Called with the likelihood of a call, its outputs as rows, their labels, and the loss."""
+Heard = Callable[..., None]
+"""Called with the likelihood of a call, its outputs as rows, their labels, and the loss; also with
+the tensors of which the rows were made, if those are several."""
 
 
 class Observed(ABC):
@@ -68,12 +69,14 @@ class OfModule(Observed):
 
         def after(_: Module, args: tuple[Any, ...], kwargs: dict[str, Any], loss: Any) -> None:
             if torch.is_grad_enabled() and isinstance(loss, Tensor) and loss.requires_grad:
-                rows, likelihood = self._rows(args, kwargs, loss)
-                heard(likelihood, rows, rows.detach().new_empty(len(rows), 0), loss)
+                rows, likelihood, *parts = self._rows(args, kwargs, loss)
+                heard(likelihood, rows, rows.detach().new_empty(len(rows), 0), loss, *parts)
 
         return [self.criterion.register_forward_hook(after, with_kwargs=True)]
 
-    def _rows(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], loss: Tensor) -> Rows:
+    def _rows(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], loss: Tensor
+    ) -> tuple[Any, ...]:
         if loss.numel() != 1:
             raise ShapeError(
                 f"{type(self.criterion).__name__} returned a loss of shape {tuple(loss.shape)}, "

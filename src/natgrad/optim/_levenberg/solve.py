@@ -79,17 +79,20 @@ class _Direct:
 
     def _cholesky(self, damping: float) -> Tensor | None:
         if self._factor[0] != damping:
-            shifted = self.matrix.clone()
-            shifted.diagonal().add_(damping)
-            factor, info = torch.linalg.cholesky_ex(shifted)
+            self._factor = (-1.0, None)  # frees the last one: three matrices would be too many
+            diagonal = self.matrix.diagonal()
+            own = diagonal.clone()
+            diagonal += damping
+            factor, info = torch.linalg.cholesky_ex(self.matrix)
+            diagonal.copy_(own)
             self._factor = (damping, None if int(info) else factor)
         return self._factor[1]
 
     def _refined(self, factor: Tensor, target: Tensor, damping: float) -> Tensor | None:
-        x = torch.cholesky_solve(self._start(target)[:, None], factor)[:, 0]
+        x = _back(factor, self._start(target))
         change = float("inf")
         for _ in range(_REFINEMENTS):
-            step = torch.cholesky_solve(self._left(x, target, damping)[:, None], factor)[:, 0]
+            step = _back(factor, self._left(x, target, damping))
             x = x + step
             previous, change = change, float(step.norm() / x.norm().clamp_min(1e-300))
             if change <= _ENOUGH or not change < 0.5 * previous:
@@ -176,6 +179,13 @@ class ResidualSide(_Direct):
             self._qr = torch.linalg.qr(self._rows().mT)
         q, r = self._qr
         return self._unscaled(q @ _damped(r.mT, target, damping))
+
+
+def _back(factor: Tensor, b: Tensor) -> Tensor:
+    """Return (L Lᵀ)⁻¹ b; torch.cholesky_solve would copy L."""
+    half = torch.linalg.solve_triangular(factor, b[:, None], upper=False)
+    solution: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+    return solution[:, 0]
 
 
 def _damped(a: Tensor, b: Tensor, damping: float) -> Tensor:

@@ -129,22 +129,25 @@ class Jacobian:
         if "dense" in self.__dict__:
             return self.dense.square().sum(0)
         out = self._zeros(self.shape[1])
-        for chunk in self._row_chunks(max(1, DENSE // (4 * self.shape[1]))):
-            out += chunk.square().sum(0)
+        n, p = self.shape
+        for chunk in self._row_chunks(max(1, min(DENSE, n * n) // (4 * p))):
+            out += chunk.square_().sum(0)
         return out
 
     def _row_chunks(self, length: int) -> Iterator[Tensor]:
+        """Yield rows, so many at a time, each time in the same memory."""
+        buffer = self.like.new_empty(min(length, max(self.lengths)), self.shape[1])
         for strip in self.strips:
             for a in range(0, strip.n, length):
                 b = min(a + length, strip.n)
                 part = {i: piece.part(a, b) for i, piece in strip.pieces.items()}
-                yield self._fill(Strip(b - a, part), self.like.new_empty(b - a, self.shape[1]))
+                yield self._fill(Strip(b - a, part), buffer[: b - a])
 
     def kernel(self, metric: Tensor | None = None) -> Tensor:
         """Return J M⁻¹ Jᵀ, `(N, N)`, for a diagonal metric M; the identity without.
 
-        Beside the kernel itself at most N² numbers are alive. Under the identity, parameters with
-        long rows and few factors contribute products of inner products and never form a row.
+        Fewer than N² numbers are alive besides. Under the identity, parameters with long rows and
+        few factors contribute products of inner products and never form a row.
         """
         n = self.shape[0]
         out = self._zeros(n, n)
@@ -198,7 +201,7 @@ class Jacobian:
             return
         # Factors can be cut at some places only, plain rows anywhere.
         guide = next((piece for piece in pieces if piece.channels), pieces[0])
-        for a, b in guide.cuts(max(1, self.shape[0])):
+        for a, b in guide.cuts(max(1, self.shape[0] // 4)):
             rows = torch.cat(
                 [
                     strip.pieces[i].rows(a, b) if i in strip.pieces else self._zeros(strip.n, b - a)

@@ -35,6 +35,10 @@ EXPERIMENT = Experiment(
     title="With EGD one observed entry moves its row and column at depth 2, and all entries from "
     "depth 3 on; with NGD only the observed entry moves",
     source="[KMH21] Figure 3",
+    story="One entry of a product of matrices is observed above its value. Gradient descent "
+    "moves that entry alone at depth 1, its row and column at depth 2, and the whole "
+    "matrix from depth 3 on. Natural gradient descent over all entries moves the entry "
+    "alone at every depth, so it has nothing to say about the others.",
     presets={
         "smoke": Fig3(size=7, seeds=2),
         "quick": Fig3(seeds=10),

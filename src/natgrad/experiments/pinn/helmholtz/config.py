@@ -18,9 +18,9 @@ class HelmholtzFigure:
     """Initializations: torch's, 0.1 · N(0, 1) or Xavier's."""
     width: int = 64
     """Hidden units."""
-    size: int = 40
+    size: int = 30
     """Points per axis of the grid."""
-    steps: int = 300
+    steps: int = 500
     """Trial steps."""
 
 
@@ -28,11 +28,14 @@ EXPERIMENT = Experiment(
     name="pinn/helmholtz",
     title="Helmholtz’ equation with four waves is solved from every seed",
     source="natgrad",
+    story="A network of 64 units must satisfy Helmholtz' equation, whose solution has four "
+    "waves. GaussNewton takes the residuals at all points as one least-squares problem. "
+    "It reaches a relative error below 1e-5 from every seed.",
     presets={
         "smoke": HelmholtzFigure(seeds=1, first_seed=0, width=8, size=8, steps=12),
         "quick": HelmholtzFigure(seeds=3),
         "paper": HelmholtzFigure(seeds=10),
     },
-    minutes={"smoke": 0.05, "quick": 0.5, "paper": 1.5},
+    minutes={"smoke": 0.05, "quick": 0.5, "paper": 1.0},
     **from_folder(__package__),
 )

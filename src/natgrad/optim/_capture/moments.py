@@ -17,6 +17,9 @@ from natgrad.optim._curvature.factor import Gram
 from natgrad.optim._layers.coverage import Coverage
 from natgrad.optim._layers.linear import Layer, LinearLayer, Sharing, wide
 
+# Outputs beyond which their Fisher, a full matrix, is sampled instead: a vocabulary's takes 10 GB.
+_LARGEST_KNOWN = 4096
+
 Source = Literal["sampled", "exact", "empirical", "propagated"]
 """`sampled`: labels drawn from the model, [BLH18] §5. `exact`: every column of the Fisher's root.
 `empirical`: the true labels, which is *not* the Fisher. `propagated`: eq. 14–15, linear networks.
@@ -231,7 +234,7 @@ class Gather:
         last = _behind_views(get_gradient_edge(output))
         for name, seen in visits.items():
             layer = self.coverage.layers[name]
-            fits = output.ndim == 2 and output.shape[1] == layer.shape[0]
+            fits = output.ndim == 2 and output.shape[1] == layer.shape[0] <= _LARGEST_KNOWN
             if fits and len(seen) == 1 and _behind_views(seen[0].edge) == last:
                 return name if isinstance(layer, LinearLayer) else None
         return None

@@ -357,7 +357,8 @@ def test_a_tied_weight_has_the_block_of_the_head():
         assert_near(symmetric(ours), symmetric(theirs), 1e-9)
     model = seeded(partial(Tied, True))
     optimizer = NGD(model, criterion, strict=True, step_length=Quadratic())
-    assert train(optimizer, criterion, x, y, 40)[-1] < 0.1
+    losses = train(optimizer, criterion, x, y, 40)
+    assert losses[-1] < 0.1
 
 
 def test_twins_count_both_uses():

@@ -90,6 +90,17 @@ def test_scalars_go_to_any_logger():
     assert "ratio" not in StepStatistics().scalars()
 
 
+def test_exact_steps_are_recommended_where_one_side_is_small():
+    def recommended(n: int, *widths: int) -> str:
+        found = diagnose(mlp(*widths), Gaussian(), torch.randn(n, widths[0]))
+        assert ("GaussNewton" in str(found)) is (found.recommends == "GaussNewton")
+        return found.recommends
+
+    assert recommended(300, 2, 40, 40, 1) == "GaussNewton"  # 300 outputs
+    assert recommended(3000, 2, 20, 1) == "GaussNewton"  # 81 parameters
+    assert recommended(1100, 2, 40, 40, 1) == "NGD"
+
+
 def test_a_raw_table_is_noted_at_the_first_step():
     """Columns of 50 and 200 with targets of 150 are said to need standardizing; scaled ones not."""
     x, y = randn(60, 3, seed=1), randn(60, 1, seed=2)

@@ -13,6 +13,7 @@ from natgrad._checks import (
     dense,
     describe,
     function,
+    instance,
     integer,
     number,
     same_kind,
@@ -122,8 +123,9 @@ class GaussNewton(torch.optim.Optimizer):
         held_out: Closure | None = None,
         solver: Solver = "auto",
     ) -> None:
-        # A model is all that `trainable` can tell without a likelihood.
-        params = trainable(model, Gaussian() if likelihood is None else likelihood)
+        if likelihood is not None:
+            instance(likelihood, "likelihood", Likelihood)
+        params = trainable(model, likelihood or Gaussian())
         named_params = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         extra = _coefficients(coefficients, params)
         self._params = [*params, *extra]

@@ -3,11 +3,11 @@
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._diagnose import Diagnosis, diagnose
 from natgrad.optim._layers.coverage import UncoveredWarning
-from natgrad.optim.damping import Adaptive, Fixed, Scheduled
+from natgrad.optim.damping import Adaptive, Falling, Fixed, Scheduled
 from natgrad.optim.ngd import NGD
 from natgrad.optim.preconditioner import Preconditioner
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.step_length import EqualShare, PerLayer, Quadratic
+from natgrad.optim.step_length import EqualShare, Learned, PerLayer, Quadratic
 
 __all__ = [
     "NGD",
@@ -15,7 +15,9 @@ __all__ = [
     "Diagnosis",
     "EqualShare",
     "Factors",
+    "Falling",
     "Fixed",
+    "Learned",
     "PerLayer",
     "Preconditioner",
     "Quadratic",

@@ -23,8 +23,8 @@ from natgrad.optim._curvature.propagated import Chain
 from natgrad.optim._distributed import unwrap
 from natgrad.optim._layers.coverage import Coverage, announce, cover
 from natgrad.optim._states import check_random
-from natgrad.optim.damping import Adaptive, Damping, Fixed, Scheduled, Split
-from natgrad.optim.step_length import EqualShare, PerLayer, Quadratic, StepLength
+from natgrad.optim.damping import Adaptive, Damping, Falling, Fixed, Scheduled, Split
+from natgrad.optim.step_length import EqualShare, Learned, PerLayer, Quadratic, StepLength
 
 Method = Literal["kronecker", "whitening", "diagonal", "conjugate_gradients"]
 
@@ -43,6 +43,8 @@ class Core:
         reduction: Reduction of a custom loss.
         strict: Raise if some parameter has no factors.
         generator: Source of the sampled labels.
+        relative: Whether the damping is in units of each block's mean eigenvalue.
+        adam: Whether parameters without a block take Adam's steps.
 
     Attributes:
         world: The processes that train the model.
@@ -64,6 +66,8 @@ class Core:
         reduction: Reduction | None,
         strict: bool,
         generator: torch.Generator | None,
+        relative: bool = False,
+        adam: bool = False,
     ) -> None:
         outer = model
         model, compiled, self.world = unwrap(model)
@@ -78,7 +82,7 @@ class Core:
                 "method='kronecker' and source='sampled'."
             )
         whole = method == "conjugate_gradients"
-        coverage = Coverage({}, {}, {}) if whole else cover(model, factors.sharing)
+        coverage = Coverage({}, {}, {}) if whole else _covered(model, factors)
         announce(coverage.reasons, strict)
         self.preconditioner = preconditioner(
             model,
@@ -88,6 +92,8 @@ class Core:
             method=method,
             solver=solver,
             split=split,
+            relative=relative,
+            adam=adam,
         )
         gather = Gather(
             coverage,
@@ -95,6 +101,7 @@ class Core:
             self.generator,
             settled=self.preconditioner.settled,
             squares=method == "diagonal",
+            traces=not adam,
         )
         self.schedule = Schedule(refresh)
         self.capture = Capture(
@@ -146,6 +153,8 @@ def preconditioner(
     method: Method,
     solver: Solver,
     split: Split,
+    relative: bool,
+    adam: bool,
 ) -> BlockDiagonal | ConjugateGradients:
     """Return what turns gradients into directions."""
     if method == "conjugate_gradients":
@@ -153,7 +162,7 @@ def preconditioner(
     layers, memory = coverage.layers, factors.memory
     if method == "diagonal":
         diagonal = {name: DiagonalBlock(layer, memory=memory) for name, layer in layers.items()}
-        return BlockDiagonal(coverage, diagonal, memory=memory)
+        return BlockDiagonal(coverage, diagonal, memory=memory, relative=relative, adam=adam)
     power = -1.0 if method == "kronecker" else -0.5
     blocks = {
         name: KroneckerBlock(
@@ -162,16 +171,22 @@ def preconditioner(
         for name, layer in layers.items()
     }
     chain = Chain(model, coverage) if factors.source == "propagated" else None
-    return BlockDiagonal(coverage, blocks, memory=memory, chain=chain)
+    return BlockDiagonal(coverage, blocks, memory=memory, relative=relative, adam=adam, chain=chain)
 
 
-def as_damping(damping: Any) -> Damping:
-    """Return a rule: the default one, a constant, or the one given."""
+def _covered(model: Module, factors: Factors) -> Coverage:
+    """Return the layers that have factors; those that are propagated stay whole."""
+    largest = None if factors.source == "propagated" else factors.block
+    return cover(model, factors.sharing, largest=largest)
+
+
+def as_damping(damping: Any, step_length: StepLength) -> Damping:
+    """Return a rule: the one that suits the length, a constant, or the one given."""
     if damping is None:
-        return Adaptive()
+        return Falling() if isinstance(step_length, Learned) else Adaptive()
     if isinstance(damping, (Real, Tensor)) and not isinstance(damping, bool):
         return Fixed(start=number(damping, "damping", low=0))
-    rule(damping, "damping", (Adaptive, Fixed, Scheduled), hint="Or pass λ, a number.")
+    rule(damping, "damping", (Adaptive, Falling, Fixed, Scheduled), hint="Or pass λ, a number.")
     kept: Damping = damping
     return kept
 
@@ -179,9 +194,9 @@ def as_damping(damping: Any) -> Damping:
 def as_step_length(step_length: Any) -> StepLength:
     """Return a rule: the default one, or the one given."""
     if step_length is None:
-        return Quadratic()
+        return Learned()
     hint = "lr is the factor on the length."
-    rule(step_length, "step_length", (Quadratic, PerLayer, EqualShare), hint=hint)
+    rule(step_length, "step_length", (Learned, Quadratic, PerLayer, EqualShare), hint=hint)
     kept: StepLength = step_length
     return kept
 

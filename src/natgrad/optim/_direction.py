@@ -19,14 +19,27 @@ class Part:
         params: The block's parameters.
         tensors: d, in the same order and shapes; a step is θ ← θ − αd.
         slope: gᵀd with g the gradient that d was made of, of the average loss.
+        name: The block's.
+        norm: ‖d‖ where lengths are learned; None where d has its own.
+        unit: What the damping is multiplied by in this block.
 
     Attributes:
         batch_slope: gᵀd with g the gradient of this batch, which differs under `Momentum`.
         disturbed: Parameters that `nudged` leaves changed in their last bits.
     """
 
-    def __init__(self, params: Sequence[Tensor], tensors: Sequence[Tensor], slope: float) -> None:
+    def __init__(
+        self,
+        params: Sequence[Tensor],
+        tensors: Sequence[Tensor],
+        slope: float,
+        *,
+        name: str = "",
+        norm: float | None = None,
+        unit: float = 1.0,
+    ) -> None:
         self.params, self.tensors = list(params), list(tensors)
+        self.name, self.norm, self.unit = name, norm, unit
         self.slope = self.batch_slope = slope
         self.disturbed = self.params
 
@@ -70,12 +83,19 @@ class OuterPart(Part):
         u: Left vector, `(n_out,)`.
         v: Right vector, `(n_in,)`, the bias's entry last.
         slope: gᵀd.
+        kind: Name, norm and unit, as for `Part`.
     """
 
     def __init__(
-        self, module: Module, params: Sequence[Tensor], u: Tensor, v: Tensor, slope: float
+        self,
+        module: Module,
+        params: Sequence[Tensor],
+        u: Tensor,
+        v: Tensor,
+        slope: float,
+        **kind: Any,
     ) -> None:
-        super().__init__(params, [], slope)
+        super().__init__(params, [], slope, **kind)
         self.module, self.u, self.v = module, u, v
         self.disturbed = []
 
@@ -133,6 +153,7 @@ class Direction:
         batch_slope: gᵀd with g the gradient of this batch.
         squares: ‖d‖² of each part.
         square: ‖d‖².
+        damped: Σ unit ‖d‖² over parts.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -147,6 +168,8 @@ class Direction:
         self.slope: float = sum(part.slope for part in self.parts)
         self.batch_slope: float = sum(part.batch_slope for part in self.parts)
         self.square: float = sum(self.squares)
+        pairs = zip(self.parts, self.squares, strict=True)
+        self.damped: float = sum(part.unit * square for part, square in pairs)
 
     def require_finite(self, step: int, damping: float) -> None:
         """Raise if the direction has overflowed.
@@ -197,6 +220,15 @@ class Direction:
             self.squares[i] *= share**2
         self._sum_up()
 
+    def normalize(self) -> None:
+        """Give every part its norm."""
+        self.rescale(
+            [
+                part.norm / math.sqrt(square) if part.norm is not None and square > 0 else 1.0
+                for part, square in zip(self.parts, self.squares, strict=True)
+            ]
+        )
+
     def weigh(self, rates: Mapping[Tensor, float], total: float) -> None:
         """Multiply the direction of every parameter by its own rate.
 
@@ -217,7 +249,8 @@ class Direction:
                 for p, d in zip(part.params, tensors, strict=True)
                 if p.grad is not None
             )
-            self.parts[i] = Part(part.params, tensors, slope)
+            kind = {"name": part.name, "norm": part.norm, "unit": part.unit}
+            self.parts[i] = Part(part.params, tensors, slope, **kind)
             self.squares[i] = self.parts[i].square()
         self._sum_up()
 

@@ -23,11 +23,12 @@ from natgrad.optim._core import Core, Method, as_damping, as_factors, as_step_le
 from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._direction import Backup, decay, rates
 from natgrad.optim._layers.coverage import announce
+from natgrad.optim._lengths import Lengths
 from natgrad.optim._optimizer import Resumable, unscaled
 from natgrad.optim.damping import Adaptation, Adaptive, Damping
 from natgrad.optim.momentum import Momentum
 from natgrad.optim.statistics import StepStatistics, Verdict
-from natgrad.optim.step_length import Closure, EqualShare, Ruler, StepLength
+from natgrad.optim.step_length import Closure, EqualShare, Learned, Ruler, StepLength
 
 __all__ = ["NGD"]
 
@@ -129,7 +130,8 @@ class NGD(Resumable):
         momentum = number(momentum, "momentum", low=0, high=1, high_open=True)
         if weight_average is not None:
             weight_average = number(weight_average, "weight_average", low=0, low_open=True)
-        self.step_length, self.damping = as_step_length(step_length), as_damping(damping)
+        self.step_length = as_step_length(step_length)
+        self.damping = as_damping(damping, self.step_length)
         self.factors, split = as_factors(factors), self.damping.split
         refresh = check_options(refresh, method, solver, split, reduction, strict)
         check_generator(generator, params[0])
@@ -149,8 +151,12 @@ class NGD(Resumable):
             reduction=reduction,
             strict=strict,
             generator=generator,
+            relative=self.damping._relative,
+            adam=isinstance(self.step_length, Learned),
         )
         self.generator = self._core.generator
+        learns = isinstance(self.step_length, Learned)
+        self._lengths = Lengths(self.step_length) if learns else None
         self._ruler = Ruler(self.step_length, likelihood, custom=reduction is not None)
         self._momentum = Momentum(momentum) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
@@ -203,7 +209,8 @@ class NGD(Resumable):
         if options.get("factors") is not None and samples != 1:
             raise InvalidInputError(
                 "samples and factors were both given: name K in "
-                f"factors=Factors(samples={samples}, memory=0, exact_output=False)."
+                f"factors=Factors(samples={samples}, memory=0, exact_output=False, block=None, "
+                "rows=None)."
             )
         floor = (1e-10 if double else 1e-8) if floor is None else floor
         rule = Adaptive(
@@ -218,7 +225,9 @@ class NGD(Resumable):
             "momentum": 0.0,
             "step_length": EqualShare(),
             "damping": rule,
-            "factors": Factors(samples=samples, memory=0.0, exact_output=False),
+            "factors": Factors(
+                samples=samples, memory=0.0, exact_output=False, block=None, rows=None
+            ),
             "refresh": 1,
         }
         return cls(model, likelihood, lr=lr, **(defaults | options))
@@ -251,7 +260,8 @@ class NGD(Resumable):
         """
         samples = integer(samples, "samples", low=1)
         if options.get("factors") is None:
-            options["factors"], samples = Factors(samples=samples, memory=0.0), 1
+            whole = Factors(samples=samples, memory=0.0, block=None, rows=None)
+            options["factors"], samples = whole, 1
         return cls.published(model, likelihood, samples=samples, **options)
 
     @torch.no_grad()
@@ -300,6 +310,9 @@ class NGD(Resumable):
         step, refreshed = core.schedule.steps + 1, core.schedule.wanted
         norms, gradient_norm = batch.gradient_norms(params, loss, step)
         marks = [("start", statistics.clock())]
+        core.preconditioner.observe(batch.total)
+        if self._lengths is not None:
+            self._lengths.learn(batch)
         if refreshed:
             if hidden := core.preconditioner.update(batch, self.likelihood):
                 announce(hidden, core.strict)
@@ -313,10 +326,14 @@ class NGD(Resumable):
         with momentum.averaged(params, batch.total) if momentum else nullcontext():
             direction = core.preconditioner.direction(batch, None if momentum else norms)
             direction.require_finite(step, damping)
+            if self._lengths is not None:
+                direction.normalize()
             rate, own = rates(self.param_groups)
             if own is not None:
                 direction.weigh(own, batch.total)
-        if momentum:
+        if self._lengths is not None:
+            self._lengths.apply(direction, rate, own)
+        elif momentum:
             direction.meet(batch.total)
         marks.append(("direction", statistics.clock()))
 
@@ -331,7 +348,7 @@ class NGD(Resumable):
                 damping=damping,
                 loss=loss,
                 verified=refreshed,
-                usual=self._momentum.shorten if self._momentum else None,
+                usual=self._momentum.shorten if self._momentum and not self._lengths else None,
             )
         finally:
             self._backup.restore(disturbed)
@@ -351,6 +368,8 @@ class NGD(Resumable):
             marks.append(("ratio", statistics.clock()))
         if verdict.rejected:
             self._backup.restore(kept)
+            if self._lengths is not None:
+                self._lengths.undo()
         else:
             decay(self.param_groups)
 
@@ -373,7 +392,8 @@ class NGD(Resumable):
             part = model.share / (direction.depth * model.alpha) if model.alpha else 0.0
             # Below half the slope of the average, the minimum along it is above where one stands.
             lost = rejected or direction.batch_slope < direction.slope / 2
-            momentum.advance(1.0 if lost else length.value * part)
+            whole = self._lengths is None and not lost
+            momentum.advance(1.0 if lost else length.value * part if whole else 0.0)
         if self._average is not None:
             self._average.update(params)
         return StepStatistics(
@@ -383,7 +403,7 @@ class NGD(Resumable):
             actual=verdict.actual,
             ratio=verdict.ratio,
             damping=damping,
-            length=length.value,
+            length=length.value * (self._lengths.mean(direction) if self._lengths else 1.0),
             share=model.share,
             gradient_norm=gradient_norm,
             step_norm=0.0 if rejected else length.value * math.sqrt(direction.square),

@@ -37,6 +37,9 @@ class ConjugateGradients:
         self.scale = 0.0  # no blocks to take it from
         self._damping = 0.0
 
+    def observe(self, total: float) -> None:
+        """Do nothing: there is no average of gradients."""
+
     def update(self, batch: Batch, likelihood: Likelihood) -> dict[str, str]:
         """Do nothing: the Fisher is taken afresh."""
         return {}

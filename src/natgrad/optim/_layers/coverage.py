@@ -76,7 +76,7 @@ class Coverage:
         return dropped
 
 
-def cover(model: Module, sharing: Sharing = "expand") -> Coverage:
+def cover(model: Module, sharing: Sharing = "expand", *, largest: int | None = None) -> Coverage:
     """Return which parameters of a model have blocks, and why the others have none.
 
     Example:
@@ -93,7 +93,7 @@ def cover(model: Module, sharing: Sharing = "expand") -> Coverage:
         reason = _why_not(module, own, uses)
         if own and reason is None:
             layers[name] = KINDS[_kind(module)].of(name, module)
-            layers[name].sharing = sharing
+            layers[name].sharing, layers[name].largest = sharing, largest
         reasons |= {id(p): reason for p in own if reason is not None}
     covered = {id(p) for p in chain.from_iterable(layer.parameters for layer in layers.values())}
     others = {

@@ -1,10 +1,12 @@
 """Embeddings: linear layers on one-hot rows, with a diagonal input factor."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import Module
 
-from natgrad.optim._curvature.factor import Gram
+from natgrad.optim._curvature.factor import Gram, factor_shape
 from natgrad.optim._layers.linear import Layer, wide
 
 
@@ -32,7 +34,12 @@ class EmbeddingLayer(Layer):
     def factor_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the shapes of a diagonal and a matrix."""
         n_out, n_in = self.shape
-        return (n_in,), (n_out, n_out)
+        return (n_in,), factor_shape(n_out, self.largest)
+
+    @property
+    def norm(self) -> float:
+        """Return the norm of a direction whose length is learned: one for each number."""
+        return math.sqrt(self.weight.numel())
 
     def input_rows(self, x: Tensor) -> Tensor:
         """Return the indices, one row each."""

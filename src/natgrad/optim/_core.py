@@ -159,6 +159,9 @@ def preconditioner(
     """Return what turns gradients into directions."""
     if method == "conjugate_gradients":
         return ConjugateGradients(model, likelihood, iterations=20, tolerance=1e-3)
+    if adam:  # scale and shift of a normalization fare as well by Adam, for less
+        for name in [name for name, layer in coverage.layers.items() if layer.one_sided]:
+            coverage.drop(name, "moves by Adam")
     layers, memory = coverage.layers, factors.memory
     if method == "diagonal":
         diagonal = {name: DiagonalBlock(layer, memory=memory) for name, layer in layers.items()}
@@ -180,10 +183,37 @@ def _covered(model: Module, factors: Factors) -> Coverage:
     return cover(model, factors.sharing, largest=largest)
 
 
-def as_damping(damping: Any, step_length: StepLength) -> Damping:
-    """Return a rule: the one that suits the length, a constant, or the one given."""
-    if damping is None:
-        return Falling() if isinstance(step_length, Learned) else Adaptive()
+def as_rules(step_length: Any, damping: Any, method: Any) -> tuple[StepLength, Damping]:
+    """Return the rules for length and damping: those given, or those that suit each other.
+
+    Raises:
+        InvalidInputError: If two do not suit each other.
+    """
+    blocks = method != "conjugate_gradients"
+    rule = None if damping is None else as_damping(damping)
+    if step_length is None:
+        measured = isinstance(rule, Adaptive) or not blocks
+        length: StepLength = Quadratic() if measured else Learned()
+    else:
+        length = as_step_length(step_length)
+    learned = isinstance(length, Learned)
+    if rule is None:
+        rule = Falling() if learned else Adaptive()
+    if learned and isinstance(rule, Adaptive):
+        raise InvalidInputError(
+            "Adaptive() needs a length that is measured: use step_length=Quadratic() with it, or "
+            "damping=Falling() with Learned()."
+        )
+    if not blocks and (learned or isinstance(rule, Falling)):
+        raise InvalidInputError(
+            "Learned() and Falling() need one block per layer; conjugate gradients have none. Use "
+            "step_length=Quadratic() and damping=Adaptive() with them."
+        )
+    return length, rule
+
+
+def as_damping(damping: Any) -> Damping:
+    """Return a rule: a constant, or the one given."""
     if isinstance(damping, (Real, Tensor)) and not isinstance(damping, bool):
         return Fixed(start=number(damping, "damping", low=0))
     rule(damping, "damping", (Adaptive, Falling, Fixed, Scheduled), hint="Or pass λ, a number.")
@@ -192,9 +222,7 @@ def as_damping(damping: Any, step_length: StepLength) -> Damping:
 
 
 def as_step_length(step_length: Any) -> StepLength:
-    """Return a rule: the default one, or the one given."""
-    if step_length is None:
-        return Learned()
+    """Return the rule given."""
     hint = "lr is the factor on the length."
     rule(step_length, "step_length", (Learned, Quadratic, PerLayer, EqualShare), hint=hint)
     kept: StepLength = step_length

@@ -220,15 +220,6 @@ class Direction:
             self.squares[i] *= share**2
         self._sum_up()
 
-    def normalize(self) -> None:
-        """Give every part its norm."""
-        self.rescale(
-            [
-                part.norm / math.sqrt(square) if part.norm is not None and square > 0 else 1.0
-                for part, square in zip(self.parts, self.squares, strict=True)
-            ]
-        )
-
     def weigh(self, rates: Mapping[Tensor, float], total: float) -> None:
         """Multiply the direction of every parameter by its own rate.
 
@@ -296,13 +287,19 @@ def rates(groups: Sequence[Mapping[str, Any]]) -> tuple[float, dict[Tensor, floa
     return largest, {p: float(g["lr"]) / largest for g in groups for p in g["params"]}
 
 
-def decay(groups: Sequence[Mapping[str, Any]]) -> None:
-    """Shrink weights by 1 − lr · weight_decay, apart from their gradients (AdamW's way)."""
+def decay(groups: Sequence[Mapping[str, Any]], lengths: Mapping[Tensor, float] | None) -> None:
+    """Shrink weights by 1 − lr · weight_decay, apart from their gradients (AdamW's way).
+
+    Args:
+        groups: Of parameters.
+        lengths: Every parameter's learned length, by which its decay is multiplied; None for ones.
+    """
     for group in groups:
         amount = float(group["lr"]) * float(group["weight_decay"])
         moved = [p for p in group["params"] if p.grad is not None]
         if amount and moved:
-            torch._foreach_mul_(moved, 1 - amount)
+            each = [1.0 if lengths is None else lengths.get(p, 0.0) for p in moved]
+            torch._foreach_mul_(moved, [1 - amount * length for length in each])
 
 
 def _wide(t: Tensor) -> Tensor:

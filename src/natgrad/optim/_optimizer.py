@@ -10,6 +10,7 @@ from torch import Tensor
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.optim._averaging import WeightAverage
 from natgrad.optim._core import Core
+from natgrad.optim._lengths import Lengths
 from natgrad.optim._states import check_whole, checked
 from natgrad.optim.damping import Adaptation
 from natgrad.optim.momentum import Momentum
@@ -24,6 +25,7 @@ class Resumable(torch.optim.Optimizer):
     _damping: Adaptation
     _momentum: Momentum | None
     _average: WeightAverage | None
+    _lengths: Lengths | None
     _params: list[Tensor]
 
     @contextmanager
@@ -110,7 +112,11 @@ class Resumable(torch.optim.Optimizer):
         """Return the parts that not every optimizer has, with the names that their states need."""
         names = self._core.capture.structure.names
         ordered = [names[p] for p in self._params]
-        return [("average", self._average, ordered), ("momentum", self._momentum, names)]
+        return [
+            ("average", self._average, ordered),
+            ("momentum", self._momentum, names),
+            ("lengths", self._lengths, names),
+        ]
 
 
 def unscaled(optimizer: Any, *, custom: bool) -> float:

@@ -19,7 +19,7 @@ from natgrad.optim._arguments import check_generator, divide, trainable
 from natgrad.optim._averaging import WeightAverage
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._capture.moments import Factors
-from natgrad.optim._core import Core, Method, as_damping, as_factors, as_step_length, check_options
+from natgrad.optim._core import Core, Method, as_factors, as_rules, check_options
 from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._direction import Backup, decay, rates
 from natgrad.optim._layers.coverage import announce
@@ -130,8 +130,7 @@ class NGD(Resumable):
         momentum = number(momentum, "momentum", low=0, high=1, high_open=True)
         if weight_average is not None:
             weight_average = number(weight_average, "weight_average", low=0, low_open=True)
-        self.step_length = as_step_length(step_length)
-        self.damping = as_damping(damping, self.step_length)
+        self.step_length, self.damping = as_rules(step_length, damping, method)
         self.factors, split = as_factors(factors), self.damping.split
         refresh = check_options(refresh, method, solver, split, reduction, strict)
         check_generator(generator, params[0])
@@ -155,8 +154,11 @@ class NGD(Resumable):
             adam=isinstance(self.step_length, Learned),
         )
         self.generator = self._core.generator
-        learns = isinstance(self.step_length, Learned)
-        self._lengths = Lengths(self.step_length) if learns else None
+        self._lengths = (
+            Lengths(self.step_length, self._core.preconditioner.names)
+            if isinstance(self.step_length, Learned)
+            else None
+        )
         self._ruler = Ruler(self.step_length, likelihood, custom=reduction is not None)
         self._momentum = Momentum(momentum) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
@@ -326,13 +328,13 @@ class NGD(Resumable):
         with momentum.averaged(params, batch.total) if momentum else nullcontext():
             direction = core.preconditioner.direction(batch, None if momentum else norms)
             direction.require_finite(step, damping)
-            if self._lengths is not None:
-                direction.normalize()
             rate, own = rates(self.param_groups)
+            if self._lengths is not None:
+                self._lengths.apply(direction)
             if own is not None:
                 direction.weigh(own, batch.total)
         if self._lengths is not None:
-            self._lengths.apply(direction, rate, own)
+            self._lengths.remember(direction, rate, own)
         elif momentum:
             direction.meet(batch.total)
         marks.append(("direction", statistics.clock()))
@@ -371,7 +373,7 @@ class NGD(Resumable):
             if self._lengths is not None:
                 self._lengths.undo()
         else:
-            decay(self.param_groups)
+            decay(self.param_groups, None if self._lengths is None else self._lengths.of(direction))
 
         model, rejected = length.model, verdict.rejected
         stale = self._damping.adapt(

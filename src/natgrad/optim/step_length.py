@@ -28,7 +28,7 @@ Closure = Callable[[], Any]
 _SINGLE = 1 / 3
 
 # Rows of the outputs that are computed again after a step of learned length.
-_VERIFIED = 125
+_VERIFIED = 64
 
 
 @dataclass(frozen=True)
@@ -205,13 +205,14 @@ class Learned:
     """One length per layer, learned from the slope that is left after each step.
 
     Directions have a fixed norm, √min(m, n) · √max(1, m/n) for a layer's m × n matrix, so a step
-    changes outputs by about the same part whatever the layer's size. Their length η grows or
-    shrinks by up to 10 % per step: with h the slope along the last direction that the next gradient
-    finds, over the one that the step began with, log η += `rate` · h, |h| ≤ 1. It costs one inner
-    product, and no pass through the model.
+    changes outputs by about the same part whatever the layer's size. No layer steps farther than
+    its natural step d itself. The length η grows or shrinks by up to 10 % per step: with h the
+    slope along the last direction that the next gradient finds, over the one that the step began
+    with, log η += `rate` · h, |h| ≤ 1. It costs one inner product, and no pass through the model.
 
-    The first 125 rows of the outputs are computed again after a step that renewed the factors, to
-    undo a step that raises the loss too much (`reject` of the damping); all lengths are then halved.
+    After a step that renewed the factors, the first 64 rows of the outputs are computed again. A
+    step that raises their loss too much (`reject` of the damping) is undone, and all lengths are
+    halved.
 
     Attributes:
         start: η at the first step.
@@ -360,9 +361,11 @@ class Ruler:
         """
         losses = self._losses(batch, length.model, loss, closure, params)
         if losses is None:
+            missed = "the damping does not adapt"
+            if self.rule._samples:
+                missed = "a step that raises it is not undone"
             note = (
-                "the loss after the step cannot be measured, so the damping does not adapt: pass a "
-                "closure to step()"
+                f"the loss after the step cannot be measured, so {missed}: pass a closure to step()"
             )
             return Verdict(notes=[note])
         before, after = losses

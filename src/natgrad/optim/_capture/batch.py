@@ -49,6 +49,11 @@ class Call:
         """Return the number of samples."""
         return len(self.output)
 
+    @property
+    def positions(self) -> int:
+        """Return how many rows of the outputs belong to one sample; 1 where that is not known."""
+        return 1 if self.replay is None else max(1, self.replay.each)
+
     def reproduced(self, rows: int) -> bool:
         """Return whether running the model again gives the first rows of the outputs again."""
         assert self.replay is not None
@@ -113,6 +118,8 @@ class Batch:
 
     Attributes:
         n: Number of samples, of all processes.
+        count: How many samples a memory counts: the positions of a text, which are alike, count by
+            the root of their number.
         total: Dividing `.grad` by it makes averages over samples.
         weights: Weight of one sample of each call in such an average.
     """
@@ -123,7 +130,8 @@ class Batch:
         self.calls, self.world = list(calls), World() if world is None else world
         each = [(call.weight or 0.0) * call.unit / unscaled for call in calls]
         here = sum(c * call.n for c, call in zip(each, calls, strict=True))
-        n, total = self.sum([sum(call.n for call in calls), here])
+        alike = sum(call.n / call.positions**0.5 for call in calls)
+        n, total, self.count = self.sum([sum(call.n for call in calls), here, alike])
         self.n, self.total = int(n), total / self.world.size
         self.weights = [c / total if total else 0.0 for c in each]
 

@@ -23,6 +23,14 @@ from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
 from natgrad.optim.damping import Split
 
+FADED = 1e-4
+"""Part of its largest mean eigenvalue below which a block no longer lowers a relative damping: a
+Fisher that fades, because all labels are fitted, leaves directions that fade with the gradient."""
+
+
+OTHERS = "(others)"
+"""Name of the part that holds all parameters without a block."""
+
 
 class KroneckerBlock:
     """Λ ⊗ Λ̃ of one layer, with the inverses of both factors.
@@ -37,6 +45,7 @@ class KroneckerBlock:
 
     Attributes:
         mean: Mean eigenvalue of Λ times that of Λ̃, at the last refresh.
+        peak: The largest mean so far.
         unit: What the damping was multiplied by then.
     """
 
@@ -55,7 +64,7 @@ class KroneckerBlock:
         self.inputs, self.errors = Factor(memory, inputs), Factor(memory, errors)
         self.right = Keeper(solver, power=power, cut=inputs is not None)
         self.left = Keeper(solver, power=power, cut=errors is not None)
-        self.mean, self.unit = 0.0, 1.0
+        self.mean, self.peak, self.unit = 0.0, 0.0, 1.0
 
     def wants(self, call: Call) -> bool:
         """Return whether a call has moments of this layer."""
@@ -86,9 +95,9 @@ class KroneckerBlock:
         if world.size > 1:
             (rows,) = world.sum([rows])
         per_row = [w / rows for w in weights]
-        self.inputs.update(average(inputs, per_row, world), n=batch.n)
+        self.inputs.update(average(inputs, per_row, world), n=batch.count)
         if not seen[0].constant_errors:
-            self.errors.update(average(errors, weights, world), n=batch.n)
+            self.errors.update(average(errors, weights, world), n=batch.count)
         elif not self.errors.constant and errors[0] is not None:
             self.errors.fix(errors[0].summed() / batch.calls[0].n)
 
@@ -105,7 +114,8 @@ class KroneckerBlock:
         """
         inputs, errors = self.inputs.mean_eigenvalue(), self.errors.mean_eigenvalue()
         self.mean = inputs * errors
-        self.unit = self.mean if relative else 1.0
+        self.peak = max(self.peak, self.mean)
+        self.unit = max(self.mean, FADED * self.peak) if relative else 1.0
         damping = damping * self.unit
         right, left = ridges(self.split, damping, inputs, errors)
         if self.layer.one_sided:
@@ -188,13 +198,14 @@ class KroneckerBlock:
             "right": self.right.state_dict(),
             "left": self.left.state_dict(),
             "mean": self.mean,
+            "peak": self.peak,
             "unit": self.unit,
         }
 
     def check_state(self, state: Any, where: str) -> None:
         """Raise unless a state can be loaded."""
         entries(state, where, self.state_dict())
-        for name in ("mean", "unit"):
+        for name in ("mean", "peak", "unit"):
             real(state[name], f"{where}.{name}", low=0)
         pairs = (("inputs", self.inputs, self.right), ("errors", self.errors, self.left))
         for (name, factor, keeper), shape in zip(pairs, self.layer.factor_shapes, strict=True):
@@ -209,7 +220,7 @@ class KroneckerBlock:
         self.errors.load_state_dict(state["errors"], like)
         self.right.load_state_dict(state["right"], like)
         self.left.load_state_dict(state["left"], like)
-        self.mean, self.unit = state["mean"], state["unit"]
+        self.mean, self.peak, self.unit = state["mean"], state["peak"], state["unit"]
 
 
 Block = KroneckerBlock | DiagonalBlock
@@ -229,6 +240,7 @@ class BlockDiagonal:
 
     Attributes:
         settled: Layers whose error factor will never change.
+        names: Names of the parts that a direction may have.
         scale: Geometric mean over layers of a block's mean eigenvalue, at the last refresh.
     """
 
@@ -248,6 +260,7 @@ class BlockDiagonal:
         self.chain, self._sigma = chain, Factor(memory)
         self._gradients: dict[str, Tensor] = {}
         self.settled: set[str] = set()
+        self.names = [*self.blocks, OTHERS]
         self.scale = 0.0
 
     def _without(self, param: Parameter) -> PlainBlock | AdamBlock:
@@ -281,7 +294,7 @@ class BlockDiagonal:
                 trace = sum(w * call.traces[name] for call, w in pairs)
                 if batch.world.size > 1:
                     (trace,) = batch.world.sum([trace])
-                plain.update(trace, batch.n)
+                plain.update(trace, batch.count)
         return hidden
 
     def refresh(self, damping: float, world: World) -> None:
@@ -327,7 +340,7 @@ class BlockDiagonal:
             kind = {"name": name, "norm": block.layer.norm, "unit": block.unit}
             pending.append((*self._dense(name, block, batch.total), kind))
         if plain := self._plain_part(batch):
-            pending.append((*plain, {}))
+            pending.append((*plain, {"name": OTHERS}))
         values = torch.stack([found[2] for found in pending]).tolist() if pending else []
         for (params, tensors, _, kind), slope in zip(pending, values, strict=True):
             parts.append(Part(params, tensors, slope, **kind))

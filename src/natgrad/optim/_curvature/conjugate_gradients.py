@@ -34,6 +34,7 @@ class ConjugateGradients:
         self.model, self.likelihood = model, likelihood
         self.iterations, self.tolerance = iterations, tolerance
         self.settled: set[str] = set()
+        self.names: list[str] = []
         self.scale = 0.0  # no blocks to take it from
         self._damping = 0.0
 

@@ -15,7 +15,6 @@ from natgrad.optim._direction import OuterPart
 from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
 
-
 # Part of the average of squares that each step leaves, as Adam's β₂; and Adam's ε.
 _SQUARES, _TINY = 0.95, 1e-8
 
@@ -46,8 +45,8 @@ class PlainBlock:
         """Return whether there is a gradient to follow and a trace to divide it by."""
         return self.known and self.param.grad is not None
 
-    def update(self, trace: float, n: int) -> None:
-        """Blend in the trace estimated from n data."""
+    def update(self, trace: float, n: float) -> None:
+        """Blend in the trace estimated from n samples."""
         old = trace if self.trace is None else self.trace
         self.trace = old + (trace - old) * n / (n + self._past)
         self._past = min(self._past + n, self.memory)
@@ -175,7 +174,7 @@ class DiagonalBlock:
     def update(self, batch: Batch) -> None:
         """Blend in the squares of a batch."""
         seen = [Gram(total=call.moments[self.layer.name].squares) for call in batch.calls]
-        self.squares.update(average(seen, batch.weights, batch.world), n=batch.n)
+        self.squares.update(average(seen, batch.weights, batch.world), n=batch.count)
 
     def refresh(self, damping: float, *, relative: bool = False, here: bool = True) -> list[Keeper]:
         """Take this damping, in units of the mean if it is relative."""

@@ -240,8 +240,9 @@ class Direction:
                 for p, d in zip(part.params, tensors, strict=True)
                 if p.grad is not None
             )
-            kind = {"name": part.name, "norm": part.norm, "unit": part.unit}
-            self.parts[i] = Part(part.params, tensors, slope, **kind)
+            self.parts[i] = Part(
+                part.params, tensors, slope, name=part.name, norm=part.norm, unit=part.unit
+            )
             self.squares[i] = self.parts[i].square()
         self._sum_up()
 

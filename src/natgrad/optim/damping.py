@@ -166,7 +166,7 @@ class Falling:
     start: float = 1.0
     factor: float = 0.7
     floor: float = 5e-4
-    reject: float = 0.5
+    reject: float = 1.0
     split: ClassVar[Split] = "pi"
     _relative: ClassVar[bool] = True
 

@@ -16,19 +16,21 @@ from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim import statistics
 from natgrad.optim._arguments import check_generator, divide, trainable
-from natgrad.optim._averaging import WeightAverage
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import Core, Method, as_factors, as_rules, check_options
 from natgrad.optim._curvature.inverse import Solver
-from natgrad.optim._direction import Backup, decay, rates
+from natgrad.optim._direction import rates
 from natgrad.optim._layers.coverage import announce
-from natgrad.optim._lengths import Lengths
 from natgrad.optim._optimizer import Resumable, unscaled
+from natgrad.optim._steps.averaging import WeightAverage
+from natgrad.optim._steps.learned import Lengths
+from natgrad.optim._steps.measured import Measured
+from natgrad.optim._steps.ruler import Ruler
 from natgrad.optim.damping import Adaptation, Adaptive, Damping
 from natgrad.optim.momentum import Momentum
-from natgrad.optim.statistics import StepStatistics, Verdict
-from natgrad.optim.step_length import Closure, EqualShare, Learned, Ruler, StepLength
+from natgrad.optim.statistics import StepStatistics
+from natgrad.optim.step_length import Closure, EqualShare, Learned, StepLength
 
 __all__ = ["NGD"]
 
@@ -154,17 +156,16 @@ class NGD(Resumable):
             adam=isinstance(self.step_length, Learned),
         )
         self.generator = self._core.generator
-        self._lengths = (
-            Lengths(self.step_length, self._core.preconditioner.names)
-            if isinstance(self.step_length, Learned)
-            else None
-        )
-        self._ruler = Ruler(self.step_length, likelihood, custom=reduction is not None)
         self._momentum = Momentum(momentum) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
         self._params = params
         self._average = None if weight_average is None else WeightAverage(params, weight_average)
-        self._backup = Backup(params)
+        self._lengths, self._measured = None, None
+        if isinstance(self.step_length, Learned):
+            self._lengths = Lengths(self.step_length, self._core.preconditioner.names)
+        else:
+            ruler = Ruler(self.step_length, likelihood, custom=reduction is not None)
+            self._measured = Measured(ruler, params, self.damping.reject)
         self._damping = Adaptation(self.damping)
 
     @classmethod
@@ -309,13 +310,20 @@ class NGD(Resumable):
 
     def _step(self, batch: Batch, loss: float | None, closure: Closure | None) -> StepStatistics:
         core, params, damping = self._core, self._params, self._damping.value
-        step, refreshed = core.schedule.steps + 1, core.schedule.wanted
-        norms, gradient_norm = batch.gradient_norms(params, loss, step)
+        seen = StepStatistics(
+            step=core.schedule.steps + 1,
+            loss=loss,
+            damping=damping,
+            refreshed=core.schedule.wanted,
+        )
+        norms, seen.gradient_norm = batch.gradient_norms(params, loss, seen.step)
+        if self._lengths is not None and self._lengths.raised(loss, batch.n, self.damping.reject):
+            return self._undo(self._lengths, seen)
         marks = [("start", statistics.clock())]
         core.preconditioner.observe(batch.total)
         if self._lengths is not None:
             self._lengths.learn(batch)
-        if refreshed:
+        if seen.refreshed:
             if hidden := core.preconditioner.update(batch, self.likelihood):
                 announce(hidden, core.strict)
             marks.append(("factors", statistics.clock()))
@@ -327,61 +335,36 @@ class NGD(Resumable):
         momentum = None if single else self._momentum
         with momentum.averaged(params, batch.total) if momentum else nullcontext():
             direction = core.preconditioner.direction(batch, None if momentum else norms)
-            direction.require_finite(step, damping)
-            rate, own = rates(self.param_groups)
+            direction.require_finite(seen.step, damping)
             if self._lengths is not None:
                 self._lengths.apply(direction)
+            rate, own = rates(self.param_groups)
             if own is not None:
                 direction.weigh(own, batch.total)
-        if self._lengths is not None:
-            self._lengths.remember(direction, rate, own)
-        elif momentum:
-            direction.meet(batch.total)
         marks.append(("direction", statistics.clock()))
-
-        disturbed = direction.disturbed if self.step_length._measures else []
-        kept = direction.params if refreshed else disturbed
-        self._backup.save(kept)
-        try:
-            length = self._ruler.length(
+        if self._lengths is not None:
+            self._lengths.take(direction, rate, own, groups=self.param_groups, seen=seen)
+            if momentum:
+                momentum.advance(0.0)
+        elif self._measured is not None:
+            self._measured.take(
                 batch,
                 direction,
                 rate,
-                damping=damping,
-                loss=loss,
-                verified=refreshed,
-                usual=self._momentum.shorten if self._momentum and not self._lengths else None,
-            )
-        finally:
-            self._backup.restore(disturbed)
-        marks.append(("length", statistics.clock()))
-        direction.move(length.value)
-        marks.append(("update", statistics.clock()))
-        verdict = Verdict()
-        if refreshed:
-            verdict = self._ruler.verify(
-                batch,
-                length,
-                loss=loss,
+                momentum=momentum,
+                past=self._momentum,
+                groups=self.param_groups,
                 closure=closure,
-                params=params,
-                reject=self.damping.reject,
+                seen=seen,
+                marks=marks,
             )
-            marks.append(("ratio", statistics.clock()))
-        if verdict.rejected:
-            self._backup.restore(kept)
-            if self._lengths is not None:
-                self._lengths.undo()
-        else:
-            decay(self.param_groups, None if self._lengths is None else self._lengths.of(direction))
-
-        model, rejected = length.model, verdict.rejected
+        marks.append(("update", statistics.clock()))
         stale = self._damping.adapt(
-            step,
-            -math.inf if rejected else verdict.ratio,
-            model.share,
-            refreshed=refreshed,
-            rejected=rejected,
+            seen.step,
+            -math.inf if seen.rejected else seen.ratio,
+            seen.share,
+            refreshed=seen.refreshed,
+            rejected=seen.rejected,
             since=core.schedule.since,
             depth=direction.depth,
             scale=core.preconditioner.scale,
@@ -389,28 +372,17 @@ class NGD(Resumable):
         if core.world.size > 1:  # processes must agree, and may differ in the last bit
             stale = core.world.sum([stale])[0] > 0
         core.schedule.advance(due=stale)
-        if momentum:
-            # Lengths of single layers are inside d; the share says what part of a step they make.
-            part = model.share / (direction.depth * model.alpha) if model.alpha else 0.0
-            # Below half the slope of the average, the minimum along it is above where one stands.
-            lost = rejected or direction.batch_slope < direction.slope / 2
-            whole = self._lengths is None and not lost
-            momentum.advance(1.0 if lost else length.value * part if whole else 0.0)
         if self._average is not None:
             self._average.update(params)
-        return StepStatistics(
-            step=step,
-            loss=loss,
-            predicted=length.predicted,
-            actual=verdict.actual,
-            ratio=verdict.ratio,
-            damping=damping,
-            length=length.value * (self._lengths.mean(direction) if self._lengths else 1.0),
-            share=model.share,
-            gradient_norm=gradient_norm,
-            step_norm=0.0 if rejected else length.value * math.sqrt(direction.square),
-            refreshed=refreshed,
-            rejected=rejected,
-            notes=length.notes + verdict.notes,
-            seconds={part: end - start for (_, start), (part, end) in pairwise(marks)},
-        )
+        seen.seconds = {part: end - start for (_, start), (part, end) in pairwise(marks)}
+        return seen
+
+    def _undo(self, lengths: Lengths, seen: StepStatistics) -> StepStatistics:
+        """Take back the last step of learned length, and pass over the batch that showed why."""
+        lengths.undo()
+        if self._momentum is not None:
+            self._momentum.reset()
+        self._core.schedule.advance(due=True)
+        seen.refreshed, seen.rejected = False, True
+        seen.notes = ["the loss rose after the last step: it was undone, and this batch not used"]
+        return seen

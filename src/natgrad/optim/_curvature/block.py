@@ -337,7 +337,7 @@ class BlockDiagonal:
                 if outer is not None:
                     parts.append(outer)
                     continue
-            kind = {"name": name, "norm": block.layer.norm, "unit": block.unit}
+            kind: dict[str, Any] = {"name": name, "norm": block.layer.norm, "unit": block.unit}
             pending.append((*self._dense(name, block, batch.total), kind))
         if plain := self._plain_part(batch):
             pending.append((*plain, {"name": OTHERS}))

@@ -1,19 +1,24 @@
 """Lengths that are learned from step to step, one for each block."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from natgrad._checks import ALL_FLOATS, describe, flag, tensor
+from natgrad._checks import ALL_FLOATS, describe, flag, integer, tensor
 from natgrad.errors import DtypeError, InvalidInputError
 from natgrad.optim._capture.batch import Batch
-from natgrad.optim._direction import Direction
+from natgrad.optim._direction import Direction, decay
 from natgrad.optim._states import entries, real
+from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.step_length import Learned
+
+# Batches of fewer samples do not tell whether a step raised the loss; weight of the latest loss in
+# the average that they are compared with.
+_FEW, _LATEST = 8, 0.1
 
 
 @dataclass
@@ -26,6 +31,7 @@ class Trace:
         slope: Slope of the loss along it, by the gradient that it was made of.
         gain: Weight of what is learned from it.
         bound: Whether it was shorter than η, so that η may only fall.
+        rate: How far along the direction the step went.
     """
 
     params: list[Tensor]
@@ -33,6 +39,7 @@ class Trace:
     slope: float
     gain: float
     bound: bool
+    rate: float
 
 
 class Lengths:
@@ -56,6 +63,30 @@ class Lengths:
         self.values = dict.fromkeys(blocks, rule.start)
         self._last: dict[str, Trace] = {}
         self._bound: set[str] = set()
+        self._loss = self._spread = 0.0  # averages of losses, and of their distances from it
+        self._batches = 0
+
+    def raised(self, loss: float | None, n: int, reject: float) -> bool:
+        """Return whether the last step must be undone, by the loss of the batch after it.
+
+        That is so if this loss is more than a fraction `reject`, and more than four times their
+        mean distance, above the average of the last ten. The loss joins the average, so that
+        batches which are hard by themselves are soon taken as they are.
+
+        Args:
+            loss: The average loss of the batch, if it is known.
+            n: How many samples it has; few say nothing.
+            reject: A fraction; infinity keeps every step.
+        """
+        if loss is None or n < _FEW:
+            return False
+        limit = self._loss + reject * abs(self._loss) + 4 * self._spread
+        raised = bool(self._batches and self._last and loss > limit)
+        self._batches += 1
+        weight = max(_LATEST, 1 / self._batches)
+        self._spread += (abs(loss - self._loss) - self._spread) * weight if weight < 1 else 0.0
+        self._loss += (loss - self._loss) * weight
+        return raised
 
     def learn(self, batch: Batch) -> None:
         """Change every η by what the gradients of this batch say about the last step."""
@@ -113,22 +144,44 @@ class Lengths:
             # A rate below one half is a schedule's, whose end must not be made up for.
             gain = max(0.0, min(1.0, 2 * largest - 1))
             bound = part.name in self._bound
-            self._last[part.name] = Trace(part.params, part.dense(), part.slope, gain, bound)
+            self._last[part.name] = Trace(part.params, part.dense(), part.slope, gain, bound, rate)
 
-    def of(self, direction: Direction) -> dict[Tensor, float]:
-        """Return the length of every parameter in a direction."""
-        return {p: self.values[part.name] for part in direction.parts for p in part.params}
+    def take(
+        self,
+        direction: Direction,
+        rate: float,
+        own: Mapping[Tensor, float] | None,
+        *,
+        groups: Sequence[Mapping[str, Any]],
+        seen: StepStatistics,
+    ) -> None:
+        """Step along a direction that has its lengths, and note what is known of it.
+
+        Args:
+            direction: d, after `apply`.
+            rate: The largest learning rate.
+            own: Each parameter's own, in units of it; None for all ones.
+            groups: Of parameters, for their weight decay.
+            seen: What is known of this step; the rest is filled in.
+        """
+        self.remember(direction, rate, own)
+        direction.move(rate)
+        decay(groups, {p: self.values[x.name] for x in direction.parts for p in x.params})
+        # At the minimum along a direction half of its slope has been won.
+        seen.predicted, seen.share = rate * direction.slope / 2, 1.0
+        logs = [math.log(self.values[part.name]) for part in direction.parts]
+        seen.length = rate * math.exp(sum(logs) / len(logs)) if logs else 0.0
+        seen.step_norm = rate * math.sqrt(direction.square)
+        if seen.loss is None:
+            seen.notes = ["the loss is not known, so no step is undone: pass a closure to step()"]
 
     def undo(self) -> None:
-        """Forget a step that was undone, and halve all lengths."""
+        """Go back to before the last step, up to rounding and weight decay; halve all lengths."""
+        for last in self._last.values():
+            torch._foreach_add_(last.params, last.tensors, alpha=last.rate)
         for name, value in self.values.items():
             self.values[name] = max(value / 2, self.rule.floor)
         self._last = {}
-
-    def mean(self, direction: Direction) -> float:
-        """Return the geometric mean of the lengths in a direction."""
-        found = [math.log(self.values[part.name]) for part in direction.parts]
-        return math.exp(sum(found) / len(found)) if found else 1.0
 
     def state_dict(self, names: Mapping[Tensor, str]) -> dict[str, Any]:
         """Return the lengths and the last step by block, and its direction by parameter."""
@@ -139,14 +192,20 @@ class Lengths:
                 "slope": trace.slope,
                 "gain": trace.gain,
                 "bound": trace.bound,
+                "rate": trace.rate,
                 "params": [names[p] for p in trace.params],
             }
             tensors |= {names[p]: d for p, d in zip(trace.params, trace.tensors, strict=True)}
-        return {"values": dict(self.values), "last": last, "tensors": tensors}
+        losses = {"mean": self._loss, "spread": self._spread, "batches": self._batches}
+        return {"values": dict(self.values), "last": last, "tensors": tensors, "losses": losses}
 
     def check_state(self, state: Any, where: str, names: Mapping[Tensor, str]) -> None:
         """Raise unless a state can be loaded."""
-        entries(state, where, ("values", "last", "tensors"))
+        entries(state, where, ("values", "last", "tensors", "losses"))
+        losses = entries(state["losses"], f"{where}.losses", ("mean", "spread", "batches"))
+        real(losses["mean"], f"{where}.losses.mean")
+        real(losses["spread"], f"{where}.losses.spread", low=0)
+        integer(losses["batches"], f"{where}.losses.batches", low=0)
         for block, value in entries(state["values"], f"{where}.values", self.values).items():
             bounds = {"low": self.rule.floor, "high": self.rule.ceiling}
             real(value, f"{where}.values.{block}", **bounds)
@@ -160,8 +219,9 @@ class Lengths:
             path = f"{where}.last.{block}"
             if trace is None:
                 continue
-            entries(trace, path, ("slope", "gain", "bound", "params"))
-            real(trace["slope"], f"{path}.slope")
+            entries(trace, path, ("slope", "gain", "bound", "rate", "params"))
+            for name in ("slope", "rate"):
+                real(trace[name], f"{path}.{name}")
             real(trace["gain"], f"{path}.gain", low=0, high=1)
             flag(trace["bound"], f"{path}.bound")
             if not isinstance(trace["params"], list):
@@ -177,7 +237,9 @@ class Lengths:
     def load_state_dict(self, state: Mapping[str, Any], names: Mapping[Tensor, str]) -> None:
         """Take a checked state."""
         kept = {name: p for p, name in names.items()}
-        self.values = dict(state["values"])
+        self.values, losses = dict(state["values"]), state["losses"]
+        self._loss, self._spread = losses["mean"], losses["spread"]
+        self._batches = losses["batches"]
         self._last = {
             block: Trace(
                 [kept[name] for name in trace["params"]],
@@ -188,6 +250,7 @@ class Lengths:
                 trace["slope"],
                 trace["gain"],
                 trace["bound"],
+                trace["rate"],
             )
             for block, trace in state["last"].items()
             if trace is not None

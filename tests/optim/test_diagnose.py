@@ -5,7 +5,7 @@ import torch
 from torch.nn import LSTM, Linear, Module, PReLU, Sequential
 
 from natgrad import Categorical, Gaussian
-from natgrad.optim import NGD, StepStatistics, UncoveredWarning, diagnose
+from natgrad.optim import NGD, Quadratic, StepStatistics, UncoveredWarning, diagnose
 from tests.helpers import randn
 from tests.optim.nets import mlp, seeded, train, weights_of
 
@@ -79,7 +79,7 @@ def test_recurrent_networks_are_named_and_trained_with_plain_steps():
 
 def test_scalars_go_to_any_logger():
     model, criterion, seen = seeded(lambda: mlp(3, 4, 2)), Gaussian(), []
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     optimizer.register_step_post_hook(
         lambda opt, args, kwargs: seen.append((opt.statistics.step, opt.statistics.scalars()))
     )

@@ -189,7 +189,7 @@ def as_rules(step_length: Any, damping: Any, method: Any) -> tuple[StepLength, D
     Raises:
         InvalidInputError: If two do not suit each other.
     """
-    blocks = method != "conjugate_gradients"
+    blocks = literal(method, "method", Method) != "conjugate_gradients"
     rule = None if damping is None else as_damping(damping)
     if step_length is None:
         measured = isinstance(rule, Adaptive) or not blocks

@@ -28,6 +28,7 @@ class Resumable(torch.optim.Optimizer):
     _average: WeightAverage | None
     _lengths: Lengths | None
     _params: list[Tensor]
+    _averaged: list[Tensor]
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -47,11 +48,11 @@ class Resumable(torch.optim.Optimizer):
             raise InvalidInputError(
                 "no average of the weights is kept; construct NGD with weight_average=6.0."
             )
-        self._average.swap(self._params)
+        self._average.swap(self._averaged)
         try:
             yield
         finally:
-            self._average.swap(self._params)
+            self._average.swap(self._averaged)
 
     def remove(self) -> None:
         """Remove every hook from the model and the criterion; the optimizer can step no more."""
@@ -121,7 +122,8 @@ class Resumable(torch.optim.Optimizer):
     def _optional(self) -> list[tuple[str, Any, Any]]:
         """Return the parts that not every optimizer has, with the names that their states need."""
         names = self._core.capture.structure.names
-        ordered = [names[p] for p in self._params]
+        known = {**names, **{b: name for name, b in self._core.model.named_buffers()}}
+        ordered = [known[t] for t in self._averaged]
         return [
             ("average", self._average, ordered),
             ("momentum", self._momentum, names),

@@ -159,7 +159,11 @@ class NGD(Resumable):
         self._momentum = Momentum(momentum) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
         self._params = params
-        self._average = None if weight_average is None else WeightAverage(params, weight_average)
+        follow = [b for b in model.buffers() if b.is_floating_point()]
+        self._averaged = [*params, *follow]
+        self._average = (
+            None if weight_average is None else WeightAverage(self._averaged, weight_average)
+        )
         self._lengths, self._measured = None, None
         if isinstance(self.step_length, Learned):
             self._lengths = Lengths(self.step_length, self._core.preconditioner.names)
@@ -373,7 +377,7 @@ class NGD(Resumable):
             stale = core.world.sum([stale])[0] > 0
         core.schedule.advance(due=stale)
         if self._average is not None:
-            self._average.update(params)
+            self._average.update(self._averaged)
         seen.seconds = {part: end - start for (_, start), (part, end) in pairwise(marks)}
         return seen
 

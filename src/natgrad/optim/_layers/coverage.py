@@ -118,7 +118,7 @@ def announce(reasons: dict[str, str], strict: bool) -> None:
             f"{message} Use strict=False to give these plain gradient steps, or freeze them."
         )
     warnings.warn(
-        f"{message} They take plain gradient steps, each divided by the trace of its Fisher block.",
+        f"{message} They take Adam's steps where lengths are learned, else plain gradient steps.",
         UncoveredWarning,
         stacklevel=3,
     )

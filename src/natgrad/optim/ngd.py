@@ -40,33 +40,38 @@ class NGD(Resumable):
 
     Each layer's Fisher block is approximated by a Kronecker product: the second moments of its
     inputs, and of errors sampled from the model. The direction is [BLH18] (20),
-    d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, with π-corrected damping. Its length is the minimum of the quadratic
-    model. Nothing needs tuning; docs/optimizer.md explains each part.
+    d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, of an average of gradients. Each layer learns the length of its steps
+    from the slope that the last one left. Nothing needs tuning; docs/optimizer.md explains each
+    part.
 
     The likelihood is the criterion. Call it on the model's outputs in training mode; the optimizer
     then knows outputs, labels and reduction. With a custom loss, give its `reduction`, and pass a
-    closure to `step` if the damping should adapt.
+    closure to `step` if steps that raise the loss should be undone.
 
     Damping and statistics refer to the average loss over samples, whatever the reduction.
 
     Args:
         model: The model, also inside `torch.compile` or `DistributedDataParallel`. Parameters of
-            layers without a block (docs/optimizer.md has the table) take plain gradient steps, and
-            a warning names them.
+            layers without a block (docs/optimizer.md has the table) take Adam's steps, or plain
+            ones where lengths are measured, and a warning names them.
         likelihood: `Gaussian`, `Bernoulli`, `Categorical` or another `Likelihood`.
-        lr: Factor on the step length; schedulers may change it.
-        weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, apart from the loss.
+        lr: Factor on the step length; schedulers may change it. Learned lengths make up for a
+            constant factor, but not for one below a half.
+        weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, apart from the loss;
+            with learned lengths η, by 1 − lr · η · weight_decay.
         groups: Parameters with their own lr or weight_decay, as mappings with `params`. All other
             parameters share the options above. Unequal rates bend the direction; the length is
             the best one along the bent direction, times the largest rate.
         momentum: μ < 1, the weight of the past in the average of gradients from which directions
             are made; 0 uses the gradient of this batch alone. Batches of a single sample are not
             averaged until a larger batch has started an average.
-        step_length: `Quadratic()` (default), `PerLayer()`, or `EqualShare()`, lr/L.
-        damping: `Adaptive()` (default), `Fixed`, `Scheduled`, or a number for `Fixed`.
+        step_length: `Learned()` (default), one length per layer; or a measured one: `Quadratic()`,
+            `PerLayer()`, or `EqualShare()`, lr/L.
+        damping: `Falling()` (default) where lengths are learned, `Adaptive()` where they are
+            measured; `Fixed`, `Scheduled`, or a number for `Fixed`.
         factors: How the Kronecker factors are estimated.
-        refresh: Renew factors and inverses, measure ρ and adapt λ every so many steps (more often
-            at the beginning, and when the inverses no longer fit).
+        refresh: Renew factors and inverses every so many steps, more often at the beginning. With
+            measured lengths also measure ρ and adapt λ then, and when the inverses no longer fit.
         method: `"kronecker"`; for comparison `"whitening"` with inverse square roots of the
             factors, `"diagonal"`, and `"conjugate_gradients"` with the whole Fisher.
         solver: How factors are inverted; `"auto"` chooses by cost.
@@ -91,13 +96,13 @@ class NGD(Resumable):
         >>> y = (x[:, 0] > 0).long()
         >>> criterion = ng.Categorical()
         >>> optimizer = NGD(model, criterion)
-        >>> for _ in range(12):
+        >>> for _ in range(30):
         ...     loss = criterion(model(x), y)
         ...     optimizer.zero_grad()
         ...     loss.backward()
         ...     optimizer.step()
         >>> bool(loss < 0.05), optimizer.statistics.step
-        (True, 12)
+        (True, 30)
     """
 
     # Tells a GradScaler to leave the gradients scaled: the optimizer knows the loss's scale.

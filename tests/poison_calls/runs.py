@@ -35,6 +35,9 @@ add(
         "save_every": 1,
         "record": {"norm": lambda w: w.norm()},
         "max_steps": 3,
+        "batch_size": 2,
+        "order": "shuffle",
+        "generator": torch.Generator().manual_seed(0),
         "damping": 0.1,
     },
 )

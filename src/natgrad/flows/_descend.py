@@ -1,14 +1,17 @@
 """The papers' discrete methods: step after step along a direction."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from natgrad._checks import integer
+from natgrad._checks import choice, integer
+from natgrad._checks import generator as check_generator
 from natgrad._named import named
 from natgrad.errors import NatgradError, UnsupportedError
+from natgrad.flows._batches import ORDERS, Order, indices
 from natgrad.flows._options import check_options
 from natgrad.flows._problem import Direction, Problem
 from natgrad.flows._recorder import Reached, Record, Recorder
@@ -17,7 +20,7 @@ from natgrad.flows._rules.constant import constant
 from natgrad.flows.trajectory import Trajectory
 from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations.base import P, Parametrization
-from natgrad.stopping import Progress, Rule, Status, as_rule
+from natgrad.stopping import Rule, Status, as_rule
 
 
 @torch.no_grad()
@@ -34,6 +37,9 @@ def descend(
     save_every: int = 1,
     record: Record | None = None,
     max_steps: int = 10_000_000,
+    batch_size: int | None = None,
+    order: Order = "shuffle",
+    generator: torch.Generator | None = None,
     **options: Any,
 ) -> Trajectory[P]:
     """Step params ← params + η · direction until a rule is met.
@@ -41,17 +47,29 @@ def descend(
     Time is the sum of step lengths on the loss as reduced; a normalized step of η along
     −∇ log L takes the time in which the loss falls that far, Δt = η (1/L₁ − 1/L₀)/ln(L₀/L₁).
 
+    With `batch_size` every step sees a mini-batch: stochastic descent. The gradient of a mini-batch
+    estimates that of the whole loss without bias, so that time keeps its meaning: a summed loss of
+    b samples out of n counts n/b times. A natural direction has the Fisher of its mini-batch. Step
+    rules compare losses on the mini-batch of their step. Saved losses and stopping rules look at
+    all samples; a rule that asks for the loss evaluates it after every step.
+
     Args:
         direction: `euclidean` or `natural`.
         likelihood: The loss.
         parametrization: The model.
         params: Parameters at the start.
-        batch: Inputs and labels; full batch at every step.
+        batch: Inputs and labels.
         step: Step length η, or a rule: `constant`, `midpoint`, `armijo` or `normalized`.
         until: Final time, or a stopping rule.
         save_every: Save every so many steps (and the first and last).
         record: Diagnostics to save, by name: functions of the parameters.
         max_steps: Give up (status stalled) after so many steps.
+        batch_size: Samples per step; default all of them. The last mini-batch of an epoch may be
+            smaller.
+        order: Which samples a mini-batch takes: `"shuffle"`, each once per epoch in a new random
+            order; `"cyclic"`, each once per epoch in the order of the batch; `"replacement"`,
+            independent draws.
+        generator: Source of the random orders; default torch's global one.
         **options: Passed to `direction`: `selection`, `fisher_over` and `damping` of `natural`;
             `euclidean` has none.
 
@@ -70,15 +88,24 @@ def descend(
     problem = Problem.checked(direction, likelihood, parametrization, params, batch, options)
     integer(save_every, "save_every", low=1)
     integer(max_steps, "max_steps", low=1)
+    choice(order, "order", ORDERS)
+    check_generator(generator)
+    parts: Iterator[Tensor] | None = None
+    if batch_size is not None:
+        n = len(batch[0])
+        parts = indices(n, integer(batch_size, "batch_size", low=1, high=n), order, generator)
     rule, stepping = as_rule(until), step if isinstance(step, StepRule) else constant(step)
     recorder = Recorder(likelihood, parametrization, batch, None, record)
     here, t, steps, evaluations, size = problem.params, 0.0, 0, 0, stepping.size
-    loss = problem.loss(here)[0]
+    loss, seen = problem.loss(here)[0], problem
     recorder.save(t, here)
     status, detail = Status.STALLED, f"gave up after {max_steps} steps"
     try:
         while steps < max_steps:
-            taken = stepping.take(problem, here, loss, size)
+            if parts is not None:
+                seen = problem.on(next(parts))
+                loss = seen.loss(here)[0] if stepping.looks_at_loss else math.nan
+            taken = stepping.take(seen, here, loss, size)
             evaluations += 1 if taken is None else taken.directions
             if taken is None:
                 status, detail = Status.STALLED, f"no step lowers the loss at t = {t:.6g}"
@@ -90,9 +117,9 @@ def descend(
             t, steps = t + taken.elapsed, steps + 1
             if steps % save_every == 0:
                 recorder.save(t, here)
-            progress = Progress(
-                t, steps, loss, here, taken.outputs, batch[1], recorder.started, recorder.memory
-            )
+            progress = recorder.progress(t, steps, here)
+            if parts is None:
+                progress.loss, progress.outputs = loss, taken.outputs
             if rule.met(progress):
                 status, detail = rule.status, f"{rule.reason} after {steps} steps"
                 break
@@ -100,4 +127,5 @@ def descend(
         raise
     except NatgradError as error:
         status, detail = Status.DIVERGED, f"at step {steps + 1}: {error}"
-    return recorder.finish(Reached(here, t, steps, evaluations, "descent", status, detail))
+    method = "descent" if batch_size is None else f"descent, mini-batches of {batch_size}, {order}"
+    return recorder.finish(Reached(here, t, steps, evaluations, method, status, detail))

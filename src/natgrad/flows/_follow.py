@@ -23,7 +23,7 @@ class Settings(NamedTuple):
     """How accurately a flow is integrated, and in which time; None is the solver's own choice."""
 
     rtol: float | None
-    atol: float
+    atol: float | None
     log_time: bool | None
 
 
@@ -77,6 +77,11 @@ class Path(ABC, Generic[P]):
     def error(self) -> float:
         """Return the error estimate so far."""
 
+    @property
+    def note(self) -> str:
+        """Return what a user should know of the path besides why it ended."""
+        return ""
+
     def failed(self, error: NatgradError, t: float) -> Ended:
         """Return what an error at time t means for the trajectory."""
         if isinstance(error, _SINGULAR):
@@ -90,20 +95,22 @@ class Solver(ABC):
     Attributes:
         name: What `integrate(method=...)` calls it.
         purpose: What it is for, in words.
+        default_rtol: Accuracy if none is asked for.
         successor: The solver that takes over under `method="auto"` where this one fails.
     """
 
     name: str
     purpose: str = "any flow"
+    default_rtol: float = 1e-6
     successor: str | None = None
 
     def suits(self, problem: Problem[P]) -> bool:
         """Return whether it can solve the problem."""
         return True
 
-    def preferred(self, problem: Problem[P]) -> bool:
-        """Return whether `method="auto"` should choose it."""
-        return self.suits(problem)
+    @abstractmethod
+    def why(self, problem: Problem[P], rtol: float) -> str | None:
+        """Return why `method="auto"` should choose it, in words; None if it should not."""
 
     @abstractmethod
     def start(
@@ -145,7 +152,7 @@ def follow(
         path.evaluations,
         path.method,
         ended.status,
-        ended.detail,
+        f"{ended.detail}; {path.note}" if path.note else ended.detail,
         path.error,
         lost,
     )

@@ -1,5 +1,6 @@
 """Gradient flow and natural gradient flow as initial value problems."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -17,7 +18,21 @@ from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations.base import P, Parametrization
 from natgrad.stopping import Rule, as_rule
 
-Method = Literal["auto", "dual", "newton", "rkc", "dopri", "dop853", "radau", "bdf", "lsoda"]
+Method = Literal[
+    "auto",
+    "newton",
+    "reduced",
+    "dual",
+    "completion",
+    "kinks",
+    "pair",
+    "rkc",
+    "dopri",
+    "dop853",
+    "radau",
+    "bdf",
+    "lsoda",
+]
 
 
 @torch.no_grad()
@@ -34,7 +49,7 @@ def integrate(
     method: Method = "auto",
     log_time: bool | None = None,
     rtol: float | None = None,
-    atol: float = 1e-9,
+    atol: float | None = None,
     record: Record | None = None,
     max_evaluations: int = 200_000,
     **options: Any,
@@ -58,16 +73,31 @@ def integrate(
         batch: Inputs and labels.
         until: Final time, or a stopping rule.
         times: Times to save, increasing; default every accepted step.
-        method: `"dual"` (gradient flow of diagonal networks and logistic regression, in dual
-            variables), `"newton"` (natural gradient flow of logistic regression, solved for by
-            Newton's method at every step and saved time), `"rkc"` (Runge–Kutta–Chebyshev, for
-            gradient flows), `"dopri"`, `"dop853"` (explicit), `"radau"`, `"bdf"`, `"lsoda"`
-            (stiff), or `"auto"`, which goes on with `"dop853"` where `"newton"` gives up.
+        method: How to solve; default `"auto"`, which chooses by problem, size and rtol.
+            `Trajectory.method` says what it chose, and why.
+
+            - `"newton"`: natural flow of logistic regression, solved for by Newton's method at
+              every step and saved time. Under `"auto"`, `"dop853"` goes on where it gives up.
+            - `"reduced"`: gradient flow of diagonal networks and logistic regression with one
+              unknown per feature.
+            - `"dual"`: the same for large data, in dual variables.
+            - `"completion"`: gradient flow of matrix completion, its gradients written out.
+            - `"kinks"`: gradient flow of networks with `torch.nn.ReLU` modules. Kinks are crossed
+              where the flow crosses them; where both sides point at the kink, the flow slides
+              along it. `Trajectory.detail` counts both.
+            - `"pair"`: Runge–Kutta–Chebyshev and DOP853 in turn, whichever goes farther per
+              evaluation.
+            - `"rkc"` alone; SciPy's `"dopri"`, `"dop853"` (explicit), `"radau"`, `"bdf"`,
+              `"lsoda"` (stiff).
         log_time: Integrate in log(1 + t); default for classification losses. `"dual"` and
             `"newton"` have clocks of their own.
-        rtol: Relative accuracy per step; default 1e-3 for `"dual"`, else 1e-6. `"newton"` is
-            accurate to 1e-11 whatever is asked for.
-        atol: Absolute accuracy per step.
+        rtol: Relative error of the hypothesis at the end, about: methods take the steps that
+            end within 10 rtol on the flows that we measured, for rtol from 1e-3 to 1e-10. It is
+            an estimate, not a bound: a flow that leaves a saddle amplifies errors. `"radau"` and
+            `"bdf"` take it per step. Default 1e-3 for diagonal networks, else 1e-6. `"newton"`
+            is accurate to 1e-11 whatever is asked for.
+        atol: Absolute accuracy per step of a parameter; default 1e-3 of rtol and of the
+            parameters' size at the start.
         record: Diagnostics to save, by name: functions of the parameters.
         max_evaluations: Give up (status stalled) after so many evaluations.
         **options: Passed to `direction`: `selection`, `fisher_over` and `damping` of `natural`;
@@ -91,10 +121,10 @@ def integrate(
     problem = Problem.checked(direction, likelihood, parametrization, params, batch, options)
     if rtol is not None:
         rtol = number(rtol, "rtol", low=0, high=1, low_open=True, high_open=True)
-    atol = number(atol, "atol", low=0)
+    atol = None if atol is None else number(atol, "atol", low=0)
     max_evaluations = integer(max_evaluations, "max_evaluations", low=1)
     log_time = None if log_time is None else flag(log_time, "log_time")
-    solvers = choose(method, problem)
+    solvers, why = choose(method, problem, rtol)
     rule = as_rule(until)
     recorder = Recorder(likelihood, parametrization, batch, times, record)
     reached = Reached(problem.params)
@@ -104,4 +134,6 @@ def integrate(
         if not reached.lost:
             break
         recorder.rewind()
+    if why:
+        reached = replace(reached, method=f"{reached.method}; chosen {why}")
     return recorder.finish(reached)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, cast
 
@@ -14,7 +14,14 @@ from natgrad.directions._euclidean import descent
 from natgrad.directions._natural import NaturalField, prepare
 from natgrad.errors import NonFiniteError
 from natgrad.likelihoods import Likelihood
-from natgrad.parametrizations.base import P, Parametrization, check_same_structure, detach
+from natgrad.parametrizations.base import (
+    P,
+    Parametrization,
+    check_same_structure,
+    detach,
+    leaves,
+    rebuild,
+)
 
 Direction = Callable[..., Any]
 """`euclidean`, `natural`, or a function with their arguments."""
@@ -31,6 +38,7 @@ class Problem(Generic[P]):
         params: Parameters at time 0.
         batch: Inputs and labels.
         options: Keywords of the direction.
+        weight: Factor on the loss and its gradient, not 1 for mini-batches of a summed loss.
     """
 
     direction: Direction
@@ -39,6 +47,7 @@ class Problem(Generic[P]):
     params: P
     batch: tuple[Tensor, Tensor]
     options: dict[str, Any] = field(default_factory=dict)
+    weight: float = 1.0
 
     @classmethod
     def checked(
@@ -62,6 +71,14 @@ class Problem(Generic[P]):
                 "inputs, or a wider dtype."
             )
         return problem
+
+    def on(self, samples: Tensor) -> "Problem[P]":
+        """Return the problem on some of the samples, its loss an estimate of the whole one."""
+        x, y = self.batch
+        samples = samples.to(x.device)
+        n, m = len(x), len(samples)
+        weight = self.likelihood.scale(n) * n / (self.likelihood.scale(m) * m)
+        return replace(self, batch=(x[samples], y[samples]), weight=weight)
 
     @property
     def is_natural(self) -> bool:
@@ -87,7 +104,8 @@ class Problem(Generic[P]):
     def velocity(self, params: P) -> P:
         """Return the direction at parameters."""
         if self.is_euclidean:
-            return descent(self.likelihood, self.parametrization, params, *self.batch)
+            v = descent(self.likelihood, self.parametrization, params, *self.batch)
+            return v if self.weight == 1 else scaled(v, self.weight)
         if self.is_natural:
             return self._natural(params)
         v = self.direction(
@@ -99,10 +117,15 @@ class Problem(Generic[P]):
     def loss(self, params: P) -> tuple[float, Tensor]:
         """Return the loss and the outputs at parameters."""
         outputs = self.parametrization.predict(params, self.batch[0])
-        return float(self.likelihood(outputs, self.batch[1])), outputs
+        return self.weight * float(self.likelihood(outputs, self.batch[1])), outputs
 
     def slope(self, params: P, v: P) -> float:
         """Return the derivative of the loss along v."""
         x, y = self.batch
         gradient = self.likelihood.gradient(self.parametrization.predict(params, x), y)
-        return float((gradient * self.parametrization.jvp(params, x, v)).sum())
+        return self.weight * float((gradient * self.parametrization.jvp(params, x, v)).sum())
+
+
+def scaled(params: P, factor: float) -> P:
+    """Return parameters times a number."""
+    return rebuild([factor * leaf for leaf in leaves(params)], params)

@@ -105,10 +105,11 @@ class Recorder(Generic[P]):
 
     def progress(self, t: float, steps: int, params: P) -> Progress:
         """Return what stopping rules look at."""
-        x, y = self.batch
-        outputs = self.parametrization.predict(params, x)
-        loss = float(self.likelihood(outputs, y))
-        return Progress(t, steps, loss, params, outputs, y, self.started, self.memory)
+        return _Glance(self, t, steps, params)
+
+    def outputs(self, params: P) -> Tensor:
+        """Return the outputs at the whole batch."""
+        return self.parametrization.predict(params, self.batch[0])
 
     def finish(self, end: Reached[P]) -> Trajectory[P]:
         """Return the trajectory that ends there, its last state saved."""
@@ -129,6 +130,26 @@ class Recorder(Generic[P]):
             error_estimate=end.error_estimate,
             seconds=time.perf_counter() - self.started,
         )
+
+
+class _Glance(Progress):
+    """Progress whose outputs and loss are computed when a rule first looks at them."""
+
+    def __init__(self, recorder: Recorder[Any], t: float, steps: int, params: Any) -> None:
+        self.t, self.steps, self.params = t, steps, params
+        self.labels = recorder.batch[1]
+        self.started, self.memory = recorder.started, recorder.memory
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        # Asked for only while the attribute is missing.
+        if name == "outputs":
+            self.outputs = self._recorder.outputs(self.params)
+            return self.outputs
+        if name == "loss":
+            self.loss = float(self._recorder.likelihood(self.outputs, self.labels))
+            return self.loss
+        raise AttributeError(name)
 
 
 def check_times(times: Tensor) -> Tensor:

@@ -11,10 +11,10 @@ from torch.nn import Module
 from natgrad._checks import ALL_FLOATS, dense, describe, require_finite
 from natgrad._named import named
 from natgrad.errors import DtypeError, InvalidInputError, NatgradError, ShapeError
-from natgrad.likelihoods import Likelihood
 from natgrad.optim._arguments import trainable
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import as_factors
+from natgrad.optim._criteria.observed import Criterion, observed
 from natgrad.optim._curvature.block import BlockDiagonal, KroneckerBlock
 from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import UncoveredWarning
@@ -97,7 +97,7 @@ class Diagnosis:
 @named
 def diagnose(
     model: Module,
-    likelihood: Likelihood,
+    likelihood: Criterion,
     x: Tensor,
     *,
     factors: Factors | None = None,
@@ -109,7 +109,7 @@ def diagnose(
 
     Args:
         model: The model, in training mode.
-        likelihood: The likelihood.
+        likelihood: The criterion. A custom loss counts as squared error.
         x: A batch of inputs.
         factors: How the factors are estimated.
 
@@ -118,26 +118,28 @@ def diagnose(
 
     Example:
         >>> import natgrad as ng
-        >>> from torch.nn import Linear, PReLU, Sequential
-        >>> net = Sequential(Linear(2, 3), PReLU(), Linear(3, 1))
+        >>> from torch.nn import Linear, Sequential
+        >>> from torch.nn.utils.parametrizations import spectral_norm
+        >>> net = Sequential(Linear(2, 3), spectral_norm(Linear(3, 3, bias=False)), Linear(3, 1))
         >>> found = diagnose(net, ng.Gaussian(), torch.randn(50, 2))
         >>> [layer.name for layer in found.layers], list(found.uncovered)
-        (['0', '2'], ['1.weight'])
+        (['0', '2'], ['1.parametrizations.weight.original'])
     """
     trainable(model, likelihood)
+    base = observed(likelihood).base
     _check_inputs(model, x)
     held = [p.grad for p in model.parameters()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWarning)
         wanted = replace(as_factors(factors), keep=True)
-        precondition = Preconditioner(model, likelihood, factors=wanted)
+        precondition = Preconditioner(model, base, factors=wanted)
         try:
             for p in model.parameters():
                 p.grad = None
             with torch.enable_grad():
                 output = _outputs(model, x)
-                y = likelihood.sample(output.detach(), generator=torch.Generator(output.device))
-                torch.autograd.backward([likelihood(output, y)])
+                y = base.sample(output.detach(), generator=torch.Generator(output.device))
+                torch.autograd.backward([base(output, y)])
             precondition()
         finally:
             precondition.remove()

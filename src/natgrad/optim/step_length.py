@@ -16,9 +16,24 @@ from natgrad.optim._steps.shares import solve
 if TYPE_CHECKING:
     from natgrad.optim._steps.ruler import Ruler
 
-__all__ = ["EqualShare", "Learned", "PerLayer", "Quadratic", "StepLength"]
+__all__ = ["AdaptationWarning", "EqualShare", "Learned", "PerLayer", "Quadratic", "StepLength"]
 
 Closure = Callable[[], Any]
+
+UNMEASURED = (
+    "the model does not reproduce its outputs, or they do not go straight to the criterion: equal "
+    "shares instead of the quadratic model. Call the criterion on what the model returned, and "
+    "compute everything else inside the model"
+)
+UNVERIFIED = (
+    "the loss after the step cannot be measured, so the damping does not adapt: give NGD the "
+    "criterion itself (natgrad.optim.Loss wraps a function), or pass a closure to step()"
+)
+"""What is said of steps whose length, or whose damping, cannot adapt."""
+
+
+class AdaptationWarning(UserWarning):
+    """The length of steps or the damping cannot adapt to this model and loss."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +154,7 @@ class Quadratic:
         sizes = ruler.sizes(pieces)
         epsilon = ruler.epsilon(direction, pieces, batch.average(sizes, pieces))
         found = ruler.along(batch, pieces, sizes, direction, damping, epsilon)
-        exact = pieces[0].output.dtype == pieces[0].call.output.dtype  # not under autocast
+        exact = not pieces[0].call.rounded
         missed = (direction.batch_slope - found.slope) / direction.slope
         if exact and partial and not -1 < missed < 0.5:
             # The direction owes its slope to samples that the rows lack, and bends there too.
@@ -180,7 +195,7 @@ class PerLayer(Quadratic):
             ruler.velocities(part, pieces, ruler.epsilon(part, pieces, size))
             for part in direction.parts
         ]
-        shares, bend = solve(ruler.likelihood, batch, pieces, velocities, direction, damping)
+        shares, bend = solve(batch, pieces, velocities, direction, damping)
         before = direction.slope
         direction.rescale(shares)
         share = direction.slope / before * direction.depth

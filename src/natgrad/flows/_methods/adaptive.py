@@ -1,19 +1,24 @@
-"""Solvers for any flow: adaptive steps of the whole state, in time or in its logarithm."""
+"""Solvers with adaptive steps of one vector, in time or in its logarithm."""
 
 import math
-from typing import Generic
+from typing import Any, Generic
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from natgrad.flows._clock import LinearClock, LogClock
 from natgrad.flows._follow import Ended, Path, Settings, Solver
-from natgrad.flows._methods.rkc import Field
-from natgrad.flows._methods.steppers import ChebyshevStepper, ScipyStepper, Stepper
+from natgrad.flows._methods.coordinates import Coordinates
+from natgrad.flows._methods.paired import PairedStepper
+from natgrad.flows._methods.steppers import ChebyshevStepper, ScipyStepper, Stepper, accuracy
 from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
-from natgrad.parametrizations.base import P, flatten, unflatten
+from natgrad.parametrizations.base import P, leaves
 from natgrad.stopping import Status
+
+_ABSOLUTE = 1e-3  # of rtol and of the parameters' size: what an entry near zero may err
+_FEW, _SOME, _TIGHT = 40, 128, 1e-7  # parameters up to which LSODA's dense Jacobian is cheap
 
 
 class AdaptiveSolver(Solver):
@@ -22,19 +27,32 @@ class AdaptiveSolver(Solver):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def preferred(self, problem: Problem[P]) -> bool:
-        """Return whether this is `dop853` and the flow a natural one."""
-        return self.name == "dop853" and problem.is_natural
+    def why(self, problem: Problem[P], rtol: float) -> str | None:
+        """Say why DOP853 should solve a natural flow, or LSODA one of few parameters."""
+        if problem.is_natural:
+            return "for a natural flow" if self.name == "dop853" else None
+        count = sum(leaf.numel() for leaf in leaves(problem.params))
+        few = count <= _FEW or (count <= _SOME and rtol <= _TIGHT)
+        return f"for {count} parameters" if self.name == "lsoda" and few else None
 
-    def stepper(self, field: Field, y: Tensor, end: float, rtol: float, atol: float) -> Stepper:
-        """Return the stepper from time 0 to `end`."""
-        return ScipyStepper(self.name, field, y, end, rtol=rtol, atol=atol)
+    def coordinates(self, problem: Problem[P], params: P) -> Coordinates[P]:
+        """Return what the stepper sees."""
+        return Coordinates(problem, params)
+
+    def stepper(self, flow: "AdaptivePath[P]", y: Tensor, end: float, **options: Any) -> Stepper:
+        """Return the stepper from τ = 0 to `end`."""
+        if flow.seen.arrays is not None:
+            options["arrays"] = flow.array_field
+        if flow.seen.jacobian is not None and self.name not in ("dopri", "dop853"):
+            options["jacobian"] = flow.array_jacobian
+        options["rtol"] = accuracy(self.name, options["rtol"])
+        return ScipyStepper(self.name, flow.field, y, end, **options)
 
     def start(
         self, problem: Problem[P], reached: Reached[P], end: float, settings: Settings
     ) -> Path[P]:
         """Return the path from where another ended."""
-        return _AdaptivePath(self, problem, reached, end, settings)
+        return AdaptivePath(self, problem, reached, end, settings)
 
 
 class ChebyshevSolver(AdaptiveSolver):
@@ -43,20 +61,36 @@ class ChebyshevSolver(AdaptiveSolver):
     def __init__(self) -> None:
         super().__init__("rkc")
 
-    def preferred(self, problem: Problem[P]) -> bool:
-        """Return whether the flow is not a natural one."""
-        return not problem.is_natural
-
-    def stepper(self, field: Field, y: Tensor, end: float, rtol: float, atol: float) -> Stepper:
-        """Return the stepper from time 0 to `end`."""
-        return ChebyshevStepper(field, y, end, rtol=rtol, atol=atol)
+    def stepper(self, flow: "AdaptivePath[P]", y: Tensor, end: float, **options: Any) -> Stepper:
+        """Return the stepper from τ = 0 to `end`."""
+        options["rtol"] = accuracy(self.name, options["rtol"])
+        return ChebyshevStepper(flow.field, y, end, **options)
 
 
-class _AdaptivePath(Path[P], Generic[P]):
+class PairedSolver(AdaptiveSolver):
+    """Runge–Kutta–Chebyshev and DOP853, whichever goes farther per evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__("pair")
+
+    def why(self, problem: Problem[P], rtol: float) -> str | None:
+        """Say why it should solve what no other method does."""
+        count = sum(leaf.numel() for leaf in leaves(problem.params))
+        return None if problem.is_natural else f"for {count} parameters"
+
+    def stepper(self, flow: "AdaptivePath[P]", y: Tensor, end: float, **options: Any) -> Stepper:
+        """Return the stepper from τ = 0 to `end`."""
+        return PairedStepper(flow.field, y, end, **options)
+
+
+class AdaptivePath(Path[P], Generic[P]):
     """A flow solved by a stepper that sees a stretched time and one flat vector.
 
     Steps of a gradient flow shrink to nothing where it is too stiff, those of a natural one where
     it is singular.
+
+    Attributes:
+        seen: The vector and its velocity.
     """
 
     def __init__(
@@ -78,15 +112,32 @@ class _AdaptivePath(Path[P], Generic[P]):
         self._rtol = 1e-6 if settings.rtol is None else settings.rtol
         self._atol = settings.atol
         self._stepper: Stepper | None = None
+        self._rests = False
+        self.seen: Coordinates[P]
 
-    def _field(self, tau: float, state: Tensor) -> Tensor:
-        v = self._problem.velocity(unflatten(state, self._problem.params))
-        return self._clock.rate(tau) * flatten(v)
+    def field(self, tau: float, y: Tensor) -> Tensor:
+        """Return dy/dτ."""
+        return self._clock.rate(tau) * self.seen.velocity(y)
+
+    def array_field(self, tau: float, y: np.ndarray) -> np.ndarray:
+        """Return dy/dτ of an array, for coordinates that have one."""
+        assert self.seen.arrays is not None
+        return self._clock.rate(tau) * self.seen.arrays(y)
+
+    def array_jacobian(self, tau: float, y: np.ndarray) -> np.ndarray:
+        """Return its Jacobian."""
+        assert self.seen.jacobian is not None
+        return self._clock.rate(tau) * self.seen.jacobian(y)
 
     def begin(self) -> None:
         """Evaluate the first velocity."""
-        state, end = flatten(self._reached.params), self._clock.tau(self._end)
-        self._stepper = self._solver.stepper(self._field, state, end, self._rtol, self._atol)
+        self.seen = self._solver.coordinates(self._problem, self._reached.params)
+        y, end = self.seen.start, self._clock.tau(self._end)
+        atol = self._atol
+        if atol is None:
+            size = float(torch.sqrt(torch.mean(y.double() ** 2)))
+            atol = _ABSOLUTE * self._rtol * (size or 1.0)
+        self._stepper = self._solver.stepper(self, y, end, rtol=self._rtol, atol=atol)
 
     @property
     def _steps(self) -> Stepper:
@@ -95,6 +146,9 @@ class _AdaptivePath(Path[P], Generic[P]):
 
     def step(self) -> Ended | None:
         """Take one step; return None, or why there is none."""
+        if self._rests or self.seen.stands(self._steps.y, self._end - self.t, self._rtol):
+            self.t, self._rests = self._end, True
+            return None
         failure = self._steps.step()
         if failure is not None and self._problem.is_natural:
             detail = f"the velocity is unbounded at t = {self.t:.6g}, where a rank is lost"
@@ -111,12 +165,14 @@ class _AdaptivePath(Path[P], Generic[P]):
 
     def at(self, t: float) -> P:
         """Return the parameters at a time within the last step."""
-        return unflatten(self._steps.interpolate(self._clock.tau(t)), self._problem.params)
+        if self._rests:
+            return self.params
+        return self.seen.params(self._steps.interpolate(self._clock.tau(t)))
 
     @property
     def params(self) -> P:
         """Return the parameters now."""
-        return unflatten(self._steps.y, self._problem.params)
+        return self.seen.params(self._steps.y)
 
     @property
     def evaluations(self) -> int:

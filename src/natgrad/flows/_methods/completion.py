@@ -8,13 +8,13 @@ factors that start at 1e-9 escape their saddle at the accuracy of those that sta
 import math
 import time
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
-from natgrad.flows._methods.observed import Residual, residual
+from natgrad.flows._methods.chain import Chain
+from natgrad.flows._methods.observed import residual
 from natgrad.flows._methods.rkc import SpectralRadius, coefficients, stages
 from natgrad.flows.trajectory import Trajectory
 from natgrad.parametrizations import MatrixProduct
@@ -81,7 +81,7 @@ def completion_flow(
             f"{train_error!r}, {until!r}, {max_evaluations!r} and {rtol!r}."
         )
     shape = (factors[0].shape[0], factors[-1].shape[1])
-    chain = _Chain(factors, residual(positions, values, shape))
+    chain = Chain(factors, residual(positions, values, shape))
     goal = 0.5 * train_error * len(values)
     recorder = _Saver(chain, dict(record or {}))
     stepper = _Stepper(chain, rtol)
@@ -131,58 +131,10 @@ def check_completion(factors: Factors, positions: Tensor, values: Tensor) -> Non
         raise InvalidInputError("a position is observed twice; average its values first.")
 
 
-class _Chain:
-    """Factors in one vector, and −∇L there."""
-
-    def __init__(self, factors: Factors, residual: Residual) -> None:
-        self.shapes = [w.shape for w in factors]
-        self.sizes = [w.numel() for w in factors]
-        self.residual = residual
-        self.state = torch.cat([w.reshape(-1) for w in factors])
-        like = factors[0]
-        pairs = list(pairwise(factors))
-        self._left = [like.new_empty(like.shape[0], w.shape[1]) for w, _ in pairs]
-        self._left[:1] = []  # the product of the first factor is itself
-        self._backward = [like.new_empty(like.shape[0], b.shape[0]) for _, b in pairs]
-        self._eye = torch.eye(like.shape[1] if not pairs else 0).to(like)  # of a single factor
-
-    def split(self, flat: Tensor) -> list[Tensor]:
-        """Return views of the layers."""
-        parts = torch.split(flat, self.sizes)
-        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
-
-    def field(self, state: Tensor, out: Tensor) -> None:
-        """Write −∇L(state), leaving the residual at state behind."""
-        w, g = self.split(state), self.split(out)
-        if len(w) == 1:  # β = W₁ = W₁ · I
-            self.residual.update(w[0], self._eye)
-            g[0].copy_(self.residual.times(self._eye))
-            return
-        lefts = [w[0]]
-        for factor, buffer in zip(w[1:-1], self._left, strict=True):
-            lefts.append(torch.mm(lefts[-1], factor, out=buffer))
-        self.residual.update(lefts[-1], w[-1])
-        if len(w) == 2:
-            self.residual.pull(w[0], w[1], g[0], g[1])
-            return
-        back = self._backward[-1]
-        self.residual.pull(lefts[-1], w[-1], back, g[-1])
-        for i in range(len(w) - 2, 0, -1):
-            torch.mm(lefts[i - 1].mT, back, out=g[i])
-            target = self._backward[i - 1] if i > 1 else g[0]
-            back = torch.mm(back, w[i].mT, out=target)
-
-    def norms(self, flat: Tensor) -> Tensor:
-        """Return the Frobenius norm of every layer."""
-        return torch.stack(
-            [torch.linalg.vector_norm(part) for part in torch.split(flat, self.sizes)]
-        )
-
-
 class _Stepper:
     """Runge–Kutta–Chebyshev in place, with the predictive step controller of its authors."""
 
-    def __init__(self, chain: _Chain, rtol: float) -> None:
+    def __init__(self, chain: Chain, rtol: float) -> None:
         self._chain, self._rtol = chain, rtol
         self.t, self.steps, self.error = 0.0, 0, 0.0
         self._own_evaluations = 0
@@ -279,7 +231,7 @@ class _Stepper:
 class _Saver:
     """States and diagnostics of one run: every step if diagnostics are wanted, else the last."""
 
-    def __init__(self, chain: _Chain, record: dict[str, Callable[[Factors], Tensor]]) -> None:
+    def __init__(self, chain: Chain, record: dict[str, Callable[[Factors], Tensor]]) -> None:
         self._chain, self._record = chain, record
         self.wanted = bool(record)
         self._started = time.perf_counter()

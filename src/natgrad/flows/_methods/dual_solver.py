@@ -8,6 +8,7 @@ from torch import Tensor
 
 from natgrad.flows._follow import Ended, Path, Settings, Solver
 from natgrad.flows._methods.dual import DualFlow
+from natgrad.flows._methods.steppers import accuracy
 from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
 from natgrad.likelihoods import Bernoulli
@@ -16,27 +17,40 @@ from natgrad.parametrizations.base import P
 from natgrad.stopping import Status
 
 
+def is_diagonal_logistic(problem: Problem[P]) -> bool:
+    """Return whether this is gradient flow of a diagonal network on logistic loss."""
+    return (
+        problem.is_euclidean
+        and isinstance(problem.likelihood, Bernoulli)
+        and isinstance(problem.parametrization, (Direct, Diagonal))
+        and problem.batch[0].is_floating_point()
+        and problem.outputs.ndim == 1
+    )
+
+
 class DualSolver(Solver):
     """`DualFlow`: a single layer is a diagonal network of depth one."""
 
     name = "dual"
     purpose = "euclidean flows of Direct or Diagonal with one logit under Bernoulli"
+    default_rtol = 1e-3
 
     def suits(self, problem: Problem[P]) -> bool:
         """Return whether this is gradient flow of a diagonal network on logistic loss."""
-        return (
-            problem.is_euclidean
-            and isinstance(problem.likelihood, Bernoulli)
-            and isinstance(problem.parametrization, (Direct, Diagonal))
-            and problem.batch[0].is_floating_point()
-            and problem.outputs.ndim == 1
-        )
+        return is_diagonal_logistic(problem)
+
+    def why(self, problem: Problem[P], rtol: float) -> str | None:
+        """Say why it should solve what it suits."""
+        if not self.suits(problem):
+            return None
+        return f"for {problem.batch[0].shape[1]} features at rtol = {rtol:g}"
 
     def start(
         self, problem: Problem[P], reached: Reached[P], end: float, settings: Settings
     ) -> Path[P]:
         """Return the path."""
-        return _DualPath(problem, end, 1e-3 if settings.rtol is None else settings.rtol)
+        rtol = self.default_rtol if settings.rtol is None else settings.rtol
+        return _DualPath(problem, reached, end, accuracy(self.name, rtol))
 
 
 class _DualPath(Path[P], Generic[P]):
@@ -48,20 +62,22 @@ class _DualPath(Path[P], Generic[P]):
 
     method = "dual variables, Runge–Kutta–Chebyshev"
 
-    def __init__(self, problem: Problem[P], end: float, rtol: float) -> None:
+    def __init__(self, problem: Problem[P], reached: Reached[P], end: float, rtol: float) -> None:
         x, y = problem.batch
         signs = problem.likelihood.prepare(problem.outputs, y)[1]
-        w = cast(Tensor, problem.params)
+        w = cast(Tensor, reached.params)
+        self._reached = reached
+        self.method = f"{reached.method}, then {self.method}" if reached.method else self.method
         layers = w.reshape(-1, x.shape[1])
         self._shape, self._end = w.shape, end
-        self._unit = _unit(x, len(layers), end)
+        self._unit = _unit(x, len(layers), end - reached.t)
         signed, scale = signs * (x / self._unit ** len(layers)), problem.likelihood.scale(len(x))
         self._flow = DualFlow(signed, layers * self._unit, scale, rtol=rtol)
-        self.t = 0.0
+        self.t = reached.t
 
     def _inner(self, t: float) -> float:
-        """Return the flow's time."""
-        return t * self._unit**2
+        """Return the flow's time, which starts at zero."""
+        return (t - self._reached.t) * self._unit**2
 
     def begin(self) -> None:
         """Do nothing: the flow has evaluated its first gradient."""
@@ -72,7 +88,8 @@ class _DualPath(Path[P], Generic[P]):
         failure = self._flow.step(end)
         if failure is not None:
             return Ended(Status.STALLED, f"at t = {self.t:.6g}: {failure}")
-        self.t = self._end if self._flow.t >= end else self._flow.t / self._unit**2
+        ended = self._flow.t >= end
+        self.t = self._end if ended else self._reached.t + self._flow.t / self._unit**2
         return None
 
     def at(self, t: float) -> P:
@@ -87,7 +104,7 @@ class _DualPath(Path[P], Generic[P]):
     @property
     def evaluations(self) -> int:
         """Return the number of gradients."""
-        return self._flow.evaluations
+        return self._reached.evaluations + self._flow.evaluations
 
     @property
     def error(self) -> float:

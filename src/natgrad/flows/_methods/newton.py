@@ -36,6 +36,10 @@ class NewtonSolver(Solver):
             and problem.outputs.ndim == 1
         )
 
+    def why(self, problem: Problem[P], rtol: float) -> str | None:
+        """Say why it should solve what it suits."""
+        return "for a natural flow of logistic regression" if self.suits(problem) else None
+
     def start(
         self, problem: Problem[P], reached: Reached[P], end: float, settings: Settings
     ) -> Path[P]:

@@ -3,20 +3,32 @@
 from natgrad._checks import choice
 from natgrad.errors import InvalidInputError
 from natgrad.flows._follow import Solver
-from natgrad.flows._methods.adaptive import AdaptiveSolver, ChebyshevSolver
+from natgrad.flows._methods.adaptive import AdaptiveSolver, ChebyshevSolver, PairedSolver
+from natgrad.flows._methods.completion_solver import CompletionSolver
 from natgrad.flows._methods.dual_solver import DualSolver
+from natgrad.flows._methods.kink_solver import KinkSolver
 from natgrad.flows._methods.newton import NewtonSolver
+from natgrad.flows._methods.reduced import ReducedSolver
 from natgrad.flows._methods.steppers import SCIPY
 from natgrad.flows._problem import Problem
 from natgrad.parametrizations.base import P
 
-_ALL = (DualSolver(), NewtonSolver(), ChebyshevSolver(), *map(AdaptiveSolver, SCIPY))
+_ALL: tuple[Solver, ...] = (
+    NewtonSolver(),
+    ReducedSolver(),
+    DualSolver(),
+    CompletionSolver(),
+    KinkSolver(),
+    *map(AdaptiveSolver, SCIPY),
+    PairedSolver(),
+    ChebyshevSolver(),
+)
 SOLVERS: dict[str, Solver] = {solver.name: solver for solver in _ALL}
-"""By name; `method="auto"` takes the first that prefers the problem."""
+"""By name; `method="auto"` takes the first that says why."""
 
 
-def choose(method: str, problem: Problem[P]) -> tuple[Solver, ...]:
-    """Return the solver to use, and those that take over where it fails.
+def choose(method: str, problem: Problem[P], rtol: float | None) -> tuple[tuple[Solver, ...], str]:
+    """Return the solver to use with those that take over where it fails, and why.
 
     Raises:
         InvalidInputError: If there is no such method, or it does not suit the problem.
@@ -29,8 +41,12 @@ def choose(method: str, problem: Problem[P]) -> tuple[Solver, ...]:
                 f"method={method!r} is for {solver.purpose}, not for {problem.parametrization!r} "
                 f"under {problem.likelihood!r}. Try method='auto'."
             )
-        return (solver,)
-    found = [next(solver for solver in _ALL if solver.preferred(problem))]
+        return (solver,), ""
+    for solver in _ALL:
+        reason = solver.why(problem, solver.default_rtol if rtol is None else rtol)
+        if reason is not None:
+            break
+    found = [solver]
     while found[-1].successor is not None:
         found.append(SOLVERS[found[-1].successor])
-    return tuple(found)
+    return tuple(found), reason or ""

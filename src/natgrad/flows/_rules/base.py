@@ -35,7 +35,13 @@ class Stepped(Generic[P]):
 class StepRule(ABC):
     """How `descend` steps: made by `constant`, `midpoint`, `armijo` or `normalized`.
 
-    A rule of your own defines `size`, the length η of the first step, and `take`.
+    A rule of your own defines `size`, the length η of the first step, and `take`. The problem that
+    `take` gets holds the samples of this step: all of them, or one mini-batch.
+
+    Attributes:
+        size: Length η of the first step.
+        looks_at_loss: Whether `take` uses the loss that it is given. If not, that is NaN at
+            mini-batches, which saves its evaluation.
 
     Example:
         >>> from natgrad.flows import constant
@@ -44,6 +50,7 @@ class StepRule(ABC):
     """
 
     size: float
+    looks_at_loss: bool = True
 
     def __new__(cls, *_: Any, **__: Any) -> "StepRule":
         """Refuse a rule that says nothing of how to step."""

@@ -28,6 +28,7 @@ class Constant(StepRule):
     """Fixed steps along the direction."""
 
     size: float
+    looks_at_loss = False
 
     def __post_init__(self) -> None:
         """Refuse steps that cannot descend."""

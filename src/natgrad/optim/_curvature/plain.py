@@ -173,8 +173,10 @@ class DiagonalBlock:
 
     def update(self, batch: Batch) -> None:
         """Blend in the squares of a batch."""
-        seen = [Gram(total=call.moments[self.layer.name].squares) for call in batch.calls]
-        self.squares.update(average(seen, batch.weights, batch.world), n=batch.count)
+        pairs = zip(batch.calls, batch.weights, strict=True)
+        found = [(call.moments[self.layer.name], w) for call, w in pairs if self.wants(call)]
+        seen = [Gram(total=moments.squares) for moments, _ in found]
+        self.squares.update(average(seen, [w for _, w in found], batch.world), n=batch.count)
 
     def refresh(self, damping: float, *, relative: bool = False, here: bool = True) -> list[Keeper]:
         """Take this damping, in units of the mean if it is relative."""

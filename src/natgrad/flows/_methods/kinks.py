@@ -1,0 +1,129 @@
+"""The kinks of a network: its ReLUs at the training inputs, with slopes that can be held fixed.
+
+With the slopes s ∈ {0, 1} of all ReLUs fixed, a network is a smooth function of its parameters.
+Where a pre-activation z vanishes, any s ∈ [0, 1] gives the same output, and s picks an element of
+the generalized gradient.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.func import jvp, vjp, vmap
+
+from natgrad.flows._problem import Problem
+from natgrad.parametrizations import Network
+from natgrad.parametrizations.base import P, unflatten
+
+
+def relus(problem: Problem[P]) -> list[torch.nn.ReLU]:
+    """Return the ReLU modules of a network; none if one of them cannot be held fixed."""
+    if not isinstance(problem.parametrization, Network):
+        return []
+    found = [m for m in problem.parametrization.module.modules() if type(m) is torch.nn.ReLU]
+    calls = []
+    handles = [m.register_forward_hook(lambda m, *_: calls.append(m)) for m in found]
+    try:
+        problem.parametrization.predict(cast(Any, problem.params), problem.batch[0])
+    finally:
+        for handle in handles:
+            handle.remove()
+    once = len(calls) == len(found) == len(set(map(id, calls)))
+    return found if once and not any(m.inplace for m in found) else []
+
+
+class Kinks:
+    """Pre-activations and velocities of a problem with the slopes of its ReLUs held fixed."""
+
+    def __init__(self, problem: Problem[Any]) -> None:
+        self._problem, self._relus = problem, relus(problem)
+        self._shapes: list[torch.Size] = []
+        self.evaluations = 0
+
+    def _split(self, flat: Tensor) -> list[Tensor]:
+        """Return one number per ReLU in the shapes of the modules' inputs."""
+        parts = torch.split(flat, [shape.numel() for shape in self._shapes])
+        return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+    @contextmanager
+    def _hooked(
+        self, slopes: Tensor | None, seen: list[Tensor], probe: Tensor | None = None
+    ) -> Iterator[None]:
+        """Collect the inputs of all ReLUs; apply slopes instead of them, and add a probe."""
+        parts = None if slopes is None else self._split(slopes)
+        added = None if probe is None else self._split(probe)
+
+        def hook(index: int) -> Any:
+            def call(_: Any, inputs: tuple[Tensor], output: Tensor) -> Tensor:
+                seen.append(inputs[0])
+                out = output if parts is None else inputs[0] * parts[index]
+                return out if added is None else out + added[index]
+
+            return call
+
+        handles = [m.register_forward_hook(hook(i)) for i, m in enumerate(self._relus)]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _inputs(self, y: Tensor, slopes: Tensor | None) -> list[Tensor]:
+        seen: list[Tensor] = []
+        with self._hooked(slopes, seen):
+            self._predict(y)
+        return seen
+
+    def _predict(self, y: Tensor) -> Tensor:
+        params = unflatten(y, self._problem.params)
+        return self._problem.parametrization.predict(params, self._problem.batch[0])
+
+    def slopes(self, y: Tensor) -> Tensor:
+        """Return the slopes at parameters: 1 where a pre-activation is positive."""
+        seen = self._inputs(y, None)
+        self._shapes = [z.shape for z in seen]
+        return torch.cat([(z > 0).to(y).flatten() for z in seen])
+
+    def inputs(self, y: Tensor, slopes: Tensor) -> Tensor:
+        """Return all pre-activations in one vector."""
+        return torch.cat([z.flatten() for z in self._inputs(y, slopes)])
+
+    def speeds(self, y: Tensor, slopes: Tensor, v: Tensor) -> Tensor:
+        """Return how fast the pre-activations change along v."""
+        out: Tensor = jvp(lambda at: self.inputs(at, slopes), (y,), (v,))[1]
+        return out
+
+    def velocity(self, y: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the velocity of the parameters, and −∂L/∂r of the outputs r of all ReLUs."""
+        self.evaluations += 1
+        likelihood, labels = self._problem.likelihood, self._problem.batch[1]
+
+        def outputs(at: Tensor, probe: Tensor) -> Tensor:
+            with self._hooked(slopes, [], probe):
+                return self._predict(at)
+
+        pulling: Any = vjp(outputs, y, torch.zeros_like(slopes))
+        out, pull = pulling
+        v, signals = pull(-likelihood.gradient(out, labels))
+        return v, signals
+
+    def sliding(self, y: Tensor, slopes: Tensor, held: list[int]) -> tuple[Tensor, Tensor]:
+        """Return slopes with those of the kinks `held` such that they stay, and the velocity.
+
+        The velocity is affine in the slope s of a pre-activation z that vanishes, −s ∂L/∂r ∇z, and
+        so are the speeds of such pre-activations: Filippov's solution makes the latter zero.
+        """
+        if not held:
+            return slopes, self.velocity(y, slopes)[0]
+        base = slopes.clone()
+        base[held] = 0.0
+        v, signals = self.velocity(y, base)
+        pull = vjp(lambda at: self.inputs(at, base)[held], y)[1]
+        gradients = vmap(pull)(torch.eye(len(held)).to(y))[0]
+        columns = signals[held, None] * gradients
+        moved, start = gradients @ columns.mT, gradients @ v
+        s = torch.linalg.lstsq(moved, -start[:, None], driver="gelsd").solution[:, 0]
+        base[held] = s
+        return base, v + s @ columns

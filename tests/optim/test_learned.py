@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import BatchNorm1d, Linear, PReLU, Sequential, Tanh
+from torch.nn import BatchNorm1d, Linear, Module, Parameter, Sequential, Tanh
 
 from natgrad import Categorical, Gaussian
 from natgrad.errors import InvalidInputError
@@ -119,22 +119,31 @@ def test_ten_times_past_its_target_the_loss_does_not_rise():
 
 
 def test_parameters_without_a_block_take_adams_steps():
-    def build():
-        return Sequential(Linear(3, 4), PReLU(4), Linear(4, 2))
+    class Scaled(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.scale, self.outer = (
+                Linear(3, 4),
+                Parameter(torch.ones(4)),
+                Linear(4, 2),
+            )
 
-    model, criterion = seeded(build), Gaussian()
+        def forward(self, x: Tensor) -> Tensor:
+            return self.outer(self.scale * self.inner(x).tanh())
+
+    model, criterion = seeded(Scaled), Gaussian()
     with pytest.warns(UncoveredWarning, match="Adam"):
         optimizer = NGD(model, criterion, momentum=0.0)
-    squares, weight, before = torch.zeros(4, dtype=F64), 0.0, model[1].weight.detach().clone()
+    squares, weight = torch.zeros(4, dtype=F64), 0.0
     for k in range(3):
         backward(model, criterion, randn(40, 3, seed=k), Y)
-        g = model[1].weight.grad.clone()
+        g = model.scale.grad.clone()
         weight = 0.95 * weight + 1
         squares += (g.square() - squares) / weight
-        before = model[1].weight.detach().clone()
+        before = model.scale.detach().clone()
         optimizer.step()
         length = optimizer._lengths.values["(others)"]
-        assert_near(before - model[1].weight.detach(), length * g / (squares.sqrt() + 1e-8), 1e-10)
+        assert_near(before - model.scale.detach(), length * g / (squares.sqrt() + 1e-8), 1e-10)
 
 
 def test_weight_decay_is_in_units_of_the_length():

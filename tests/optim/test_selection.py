@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import BatchNorm1d, Dropout, Linear, Module, Sequential, Tanh
 
 from natgrad import Bernoulli, Categorical, Gaussian
-from natgrad.optim import NGD
+from natgrad.optim import NGD, Quadratic
 from natgrad.optim._capture.selection import Output, Selection
 from natgrad.optim._capture.selection import locate as locate_output
 from tests.helpers import F64, for_each, generator, randn
@@ -80,7 +80,7 @@ class Sequences(Module):
 
 def _run(select, labels: Tensor, steps: int = 15) -> NGD:  # type: ignore[no-untyped-def]
     x, model, criterion = randn(6, 3, 3, seed=4), seeded(Sequences), Categorical()
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     for _ in range(steps):
         loss = criterion(select(model(x)[1][1]["f"]), labels)
         optimizer.zero_grad()
@@ -128,7 +128,7 @@ def test_a_model_that_draws_noise_is_repeated_whole(kind):
         torch.manual_seed(n)
         model, criterion = seeded(lambda: Noisy(kind), dtype=torch.float32), Gaussian()
         x, y = (randn(n, k, seed=k, dtype=torch.float32) for k in (5, 3))
-        optimizer = NGD(model, criterion, lr=1e-3)
+        optimizer = NGD(model, criterion, lr=1e-3, step_length=Quadratic())
         for _ in range(2):
             optimizer.zero_grad()
             criterion(model(x), y).backward()
@@ -195,7 +195,7 @@ def test_one_criterion_on_two_heads_covers_both():
     """The second call on one forward reaches its own head; neither is dropped."""
     x, model, criterion = randn(40, 3, seed=1), seeded(Heads), Bernoulli()
     y = torch.sign(x[:, 0])
-    optimizer = NGD(model, criterion, strict=True)
+    optimizer = NGD(model, criterion, strict=True, step_length=Quadratic())
     for _ in range(20):
         a, b = model(x)
         loss = criterion(a[:, 0], y) + 0.5 * criterion(b, y)

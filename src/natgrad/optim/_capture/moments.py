@@ -238,7 +238,9 @@ class Gather:
             fresh = layer.sum_squares(e, visit.x, n)
             moments.squares = fresh if moments.squares is None else moments.squares + fresh
             return
-        stride = layer.stride(visit.x, self.factors.rows) if len(e) == len(visit.x) else 1
+        stride = layer.stride(visit.x, self.factors.rows)
+        if stride > 1 and len(e) != len(visit.x):
+            stride = 1
         part, times = _thinned(e, stride)
         errors = layer.sum_errors(part, visit.x, n)
         errors = errors if times == 1 else errors.times(times)

@@ -95,7 +95,7 @@ NORMS = {
 def test_blocks_of_normalizations_are_exact(name):
     build, shape = NORMS[name]
     x, y, criterion = randn(*shape, seed=1), randn(6, 2, seed=2), Gaussian()
-    optimizer = started(build, criterion, x, y)
+    optimizer = started(build, criterion, x, y, step_length=Quadratic())
     model = seeded(build)
     params, outputs, dense = list(model[0].parameters()), model(x), 0.0
     for f in outputs.reshape(-1):  # the Gaussian's Fisher is JᵀJ over outputs of all data
@@ -539,7 +539,7 @@ def test_the_diagonal_of_every_layer_is_that_of_the_dense_fisher():
         ),
     ):
         criterion, y = Gaussian(), randn(4, 2, seed=12)
-        optimizer = started(build, criterion, x, y, method="diagonal")
+        optimizer = started(build, criterion, x, y, method="diagonal", step_length=Quadratic())
         network = Network(seeded(build))
         diagonal = reference.fisher(criterion, network, network.init(), x).diagonal()
         found = []

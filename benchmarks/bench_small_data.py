@@ -74,7 +74,7 @@ def with_torch(make: Callable[[Module], torch.optim.Optimizer]) -> Trainer:
             loss.backward()
             return loss
 
-        while not done(float(optimizer.step(closure))):
+        while not done(optimizer.step(closure).item()):
             pass
 
     return train

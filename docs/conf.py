@@ -10,6 +10,7 @@ import natgrad
 from natgrad.playground import PAGE
 
 sys.path.insert(0, str(Path(__file__).parent))
+import _gallery
 import _reference
 
 project = "natgrad"
@@ -66,6 +67,13 @@ def _escaped(text: str) -> str:
     return re.sub(f"{_KEPT}|{_PLAIN}", lambda found: found[1] or f"\\{found[0]}", text)
 
 
+def _write_pages(app: Any) -> None:
+    """Write what is made of the package itself: the reference and the gallery."""
+    folder = Path(app.srcdir)
+    _reference.write(folder / "reference")
+    _gallery.write(folder / "gallery", folder.parent / "runs")
+
+
 def _copy_playground(app: Any, error: Exception | None) -> None:
     """Put the playground beside the pages; the landing page shows it."""
     if error is None and app.builder.name == "html":
@@ -76,6 +84,6 @@ def _copy_playground(app: Any, error: Exception | None) -> None:
 
 def setup(app: Any) -> None:
     """Connect the hooks above."""
-    app.connect("builder-inited", lambda app: _reference.write(Path(app.srcdir) / "reference"))
+    app.connect("builder-inited", _write_pages)
     app.connect("autodoc-process-docstring", _as_meant, priority=400)  # before napoleon
     app.connect("build-finished", _copy_playground)

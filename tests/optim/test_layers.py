@@ -33,7 +33,7 @@ from torch.nn import (
 
 from natgrad import Categorical, Gaussian, Network, reference
 from natgrad.errors import ShapeError
-from natgrad.optim import NGD, EqualShare, Factors
+from natgrad.optim import NGD, EqualShare, Factors, Quadratic
 from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import cover
 from natgrad.optim._layers.norm import NormLayer
@@ -169,7 +169,7 @@ def test_slopes_and_shared_biases_have_exact_blocks():
             ["0.bias"],
         ),
     ):
-        optimizer = started(build, criterion, x, y)
+        optimizer = started(build, criterion, x, y, step_length=Quadratic())
         dense = fisher_of(build, criterion, x, *names)
         assert_near(symmetric(block(optimizer, layer).errors.matrix), dense, 1e-9)
 
@@ -356,8 +356,8 @@ def test_a_tied_weight_has_the_block_of_the_head():
         ours, theirs = (getattr(found[tied], side).matrix for tied in (True, False))
         assert_near(symmetric(ours), symmetric(theirs), 1e-9)
     model = seeded(partial(Tied, True))
-    losses = train(NGD(model, criterion, strict=True), criterion, x, y, 40)
-    assert losses[-1] < 0.1
+    optimizer = NGD(model, criterion, strict=True, step_length=Quadratic())
+    assert train(optimizer, criterion, x, y, 40)[-1] < 0.1
 
 
 def test_twins_count_both_uses():

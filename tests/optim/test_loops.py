@@ -233,7 +233,7 @@ class TestPage:
         needs("transformers", "accelerate")
         found = run_page("transformers")["optimizer"]
         assert found.statistics.step == 40
-        assert found.statistics.loss < 2.6  # from log 22
+        assert found.statistics.loss < 2.95  # from log 22 = 3.09
         assert not any("equal shares" in note for note in found.statistics.notes)
         assert found.statistics.damping != found.damping.start
 

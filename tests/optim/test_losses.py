@@ -22,7 +22,7 @@ from torch.nn import (
 from natgrad import Categorical, Gaussian
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.likelihoods import Likelihood
-from natgrad.optim import NGD, Loss, diagnose
+from natgrad.optim import NGD, Loss, Quadratic, diagnose
 from natgrad.optim._criteria.observed import observed
 from tests.helpers import F64, assert_near, for_each, generator, randn
 from tests.optim.nets import mlp, seeded
@@ -281,7 +281,7 @@ def test_custom_losses_are_measured_and_verified():
             return self.net(x).chunk(3, 1)
 
     model, criterion = seeded(Mixture), Loss(mixture)
-    optimizer = NGD(model, criterion, strict=True)
+    optimizer = NGD(model, criterion, strict=True, step_length=Quadratic())
     losses = []
     for _ in range(60):
         optimizer.zero_grad()
@@ -323,7 +323,7 @@ def test_several_criteria_are_added():
     x = randn(60, 3, seed=1)
     labels, values = (x[:, 0] > 0).long() + (x[:, 1] > 0).long(), x[:, :2].sin()
     model, criteria = seeded(Heads), (CrossEntropyLoss(), MSELoss())
-    optimizer = NGD(model, criteria, strict=True)
+    optimizer = NGD(model, criteria, strict=True, step_length=Quadratic())
     for _ in range(30):
         optimizer.zero_grad()
         a, b = model(x)

@@ -18,6 +18,7 @@ from natgrad.parametrizations.base import P, leaves
 from natgrad.stopping import Status
 
 _ABSOLUTE = 1e-3  # of rtol and of the parameters' size: what an entry near zero may err
+_LOOK = 8  # steps between two looks at whether the flow still moves
 _FEW, _SOME, _TIGHT = 40, 128, 1e-7  # parameters up to which LSODA's dense Jacobian is cheap
 
 
@@ -112,7 +113,7 @@ class AdaptivePath(Path[P], Generic[P]):
         self._rtol = 1e-6 if settings.rtol is None else settings.rtol
         self._atol = settings.atol
         self._stepper: Stepper | None = None
-        self._rests = False
+        self._rests, self._count = False, 0
         self.seen: Coordinates[P]
 
     def field(self, tau: float, y: Tensor) -> Tensor:
@@ -146,7 +147,8 @@ class AdaptivePath(Path[P], Generic[P]):
 
     def step(self) -> Ended | None:
         """Take one step; return None, or why there is none."""
-        if self._rests or self.seen.stands(self._steps.y, self._end - self.t, self._rtol):
+        self._count += 1
+        if self._rests or (self._count % _LOOK == 0 and self._at_rest()):
             self.t, self._rests = self._end, True
             return None
         failure = self._steps.step()
@@ -162,6 +164,10 @@ class AdaptivePath(Path[P], Generic[P]):
         now = self._end if tau >= self._clock.tau(self._end) else self._clock.t(tau)
         self.t = min(now, self._end)
         return None
+
+    def _at_rest(self) -> bool:
+        """Return whether the flow would not move in the time left."""
+        return self.seen.stands(self._steps.y, self._end - self.t, self._rtol)
 
     def at(self, t: float) -> P:
         """Return the parameters at a time within the last step."""

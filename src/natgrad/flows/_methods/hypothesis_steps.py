@@ -26,7 +26,7 @@ from natgrad.stopping import Status
 
 Factors = tuple[Tensor, ...]
 
-_WALL = 1e-6  # of the first step: a shorter one means a wall, not a bend
+WALL = 1e-6  # of the first step: a shorter one means a wall, not a bend
 _CORRECTIONS = 6
 _ACCURACY = 1e-4  # of a lift: corrections fix what it misses
 
@@ -90,12 +90,19 @@ def natural_completion(
             "step must be in (0, 1], tolerance in (0, 1), train_error and max_steps positive, but "
             f"are {step!r}, {tolerance!r}, {train_error!r} and {max_steps!r}."
         )
-    run = _Run(factors, positions, values, selection, tolerance)
+    run = LineFollower(factors, positions, values, selection, tolerance)
     return run.follow(step, train_error, max_steps)
 
 
-class _Run:
-    """Factors that follow a line of β."""
+class LineFollower:
+    """Factors that follow a line of β.
+
+    Attributes:
+        factors: Where they are.
+        wall: The time at which they cannot go on.
+        lifts: Directions lifted so far.
+        floor: Deviation from the line, relative to β, that always counts as none.
+    """
 
     def __init__(
         self,
@@ -109,7 +116,7 @@ class _Run:
         self.positions, self.values, self.tolerance = positions, values, tolerance
         self.shares = resolve_shares(selection, len(factors))
         self.factors, self.start = factors, self.product.hypothesis(factors)
-        self.lifts, self.deviation = 0, 0.0
+        self.lifts, self.deviation, self.floor = 0, 0.0, 0.0
         self.wall = self._wall()
         self._times, self._losses, self._states = [0.0], [self._loss(self.start)], [factors]
 
@@ -119,11 +126,22 @@ class _Run:
     def _loss(self, beta: Tensor) -> float:
         return 0.5 * float(self._residual(beta).square().sum())
 
+    def arrived(self) -> bool:
+        """Return whether the entries fit up to rounding errors."""
+        beta = self.product.hypothesis(self.factors)
+        return float(self._residual(beta).norm()) <= 8 * self.floor * float(beta.norm())
+
+    @property
+    def relative_deviation(self) -> float:
+        """Return the sum of deviations from the line, relative to its length."""
+        length = math.sqrt(2 * self._losses[0])
+        return self.deviation / length if length else 0.0
+
     def follow(self, longest: float, train_error: float, max_steps: int) -> Trajectory[Factors]:
         """Step until the entries fit, the factors cannot go on, or patience ends."""
         began, steps, t = time.perf_counter(), 0, 0.0
-        eta = min(longest, self._first_step())
-        smallest = _WALL * eta
+        eta = min(longest, self.first_step())
+        smallest = WALL * eta
         goal = 0.5 * train_error * len(self.values)
         status, detail = Status.STALLED, f"gave up after {max_steps} steps"
         while steps < max_steps:
@@ -131,9 +149,9 @@ class _Run:
                 status, detail = Status.CONVERGED, f"the entries fit after {steps} steps"
                 break
             # Steps may not leap over det β = 0, which the flow cannot cross.
-            taken = self._step(min(eta, longest, -math.expm1(t - self.wall)), smallest)
+            taken = self.step(min(eta, longest, -math.expm1(t - self.wall)), smallest)
             if taken is None:
-                status, detail = Status.SINGULAR, self._singular(t)
+                status, detail = Status.SINGULAR, self.singular(t)
                 break
             steps, t, eta = steps + 1, t - math.log1p(-min(taken, 1 - 1e-16)), 2 * taken
             self._times.append(t)
@@ -144,7 +162,6 @@ class _Run:
     def _finish(
         self, status: Status, detail: str, steps: int, seconds: float
     ) -> Trajectory[Factors]:
-        length = math.sqrt(2 * self._losses[0])
         return Trajectory(
             times=torch.tensor(self._times, dtype=torch.float64),
             states=tuple(torch.stack(column) for column in zip(*self._states, strict=True)),
@@ -154,7 +171,7 @@ class _Run:
             method="natural steps, controlled on the hypothesis",
             evaluations=self.lifts,
             steps=steps,
-            error_estimate=self.deviation / length if length else 0.0,
+            error_estimate=self.relative_deviation,
             seconds=seconds,
         )
 
@@ -162,7 +179,7 @@ class _Run:
         beta = self.product.hypothesis(self.factors)
         return beta, scatter(beta, self.positions, self._residual(beta))
 
-    def _first_step(self) -> float:
+    def first_step(self) -> float:
         """Return the step that moves some factor by half its size."""
         v = self._lift(self.factors, self._velocity()[1])
         if v is None:
@@ -173,7 +190,7 @@ class _Run:
         ]
         return 0.5 * min(ratios, default=2.0)
 
-    def _step(self, eta: float, smallest: float) -> float | None:
+    def step(self, eta: float, smallest: float) -> float | None:
         """Take the longest step up to η that β survives; return its length, or None."""
         beta, velocity = self._velocity()
         v = self._lift(self.factors, velocity)
@@ -192,7 +209,7 @@ class _Run:
         for k in range(_CORRECTIONS + 1):
             off = target - self.product.hypothesis(factors)
             error = float(torch.linalg.matrix_norm(off))
-            if error <= self.tolerance * size:
+            if error <= max(self.tolerance * size, self.floor * float(target.norm())):
                 self.deviation += error
                 return factors
             if k == _CORRECTIONS or error > min(0.5 * previous, size):
@@ -228,7 +245,7 @@ class _Run:
         times = singular_times(self.start, end)
         return float(times[0]) if len(times) else math.inf
 
-    def _singular(self, t: float) -> str:
+    def singular(self, t: float) -> str:
         said = f"the factors cannot follow β beyond t = {t:.6g}"
         near = self.wall - t <= 0.01 * self.wall
         return f"{said}: det β vanishes at t = {self.wall:.6g}" if near else said

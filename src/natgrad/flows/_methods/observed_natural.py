@@ -1,7 +1,7 @@
 """Natural gradient flow of matrix completion, the Fisher averaged over the observed entries.
 
 [KMH21] §2.3 averages the Fisher over the training data, §4 over all entries of β. This is the
-first: Gauss–Newton on the observed entries Ω. Their residual decays as e^{−t} whatever the depth,
+first, on the observed entries Ω alone. Their residual decays as e^{−t} whatever the depth,
 but the velocity V = J_Ωᵀ z with (J_Ω J_Ωᵀ) z = residual also moves the entries that are not
 observed: this natural gradient is not trivial.
 """
@@ -80,7 +80,7 @@ def observed_natural_flow(
             f"{train_error!r}, {max_steps!r} and {rtol!r}."
         )
     began = time.perf_counter()
-    flow = _Flow(factors, positions, values, rtol)
+    flow = ObservedFlow(factors, positions, values, rtol)
     goal = 0.5 * train_error * len(values)
     status, detail = Status.STALLED, f"gave up after {max_steps} steps"
     try:
@@ -106,10 +106,18 @@ def observed_natural_flow(
     )
 
 
-class _Flow:
+class ObservedFlow:
     """Factors, their velocity, and the solution z it came from, which starts the next solve."""
 
-    def __init__(self, factors: Factors, positions: Tensor, values: Tensor, rtol: float) -> None:
+    def __init__(
+        self,
+        factors: Factors,
+        positions: Tensor,
+        values: Tensor,
+        rtol: float,
+        accuracy: float = _ACCURACY,
+    ) -> None:
+        self._accuracy = accuracy
         shape = (factors[0].shape[0], factors[-1].shape[1])
         rows, columns = positions.long().unbind(1)
         self._mask, self._target = values.new_zeros(shape), values.new_zeros(shape)
@@ -119,6 +127,7 @@ class _Flow:
         self.evaluations, self.loss = 0, math.inf
         self._z: Tensor | None = None
         self._v: Factors = ()
+        self.before: tuple[float, Factors, Factors] = (0.0, factors, ())
         self._h = 0.0
 
     def start(self) -> None:
@@ -127,10 +136,11 @@ class _Flow:
         speeds = _norms(self._v) / _norms(self.factors)
         self._h = min(_LONGEST, 0.1 / max(float(speeds.max()), 1e-300))
 
-    def step(self) -> None:
+    def step(self, end: float = math.inf) -> None:
         """Take one step of Heun's method, shortened until its error is within tolerance."""
+        self.before = (self.t, self.factors, self._v)
         while True:
-            h = self._h
+            h = min(self._h, end - self.t)
             ahead = _add(self.factors, self._v, h)
             w, z, _ = self._velocity(ahead)
             moved = _add(_add(self.factors, self._v, h / 2), w, h / 2)
@@ -142,8 +152,19 @@ class _Flow:
                 break
         self.factors, self._z = moved, z
         self._v, self._z, self.loss = self._velocity(moved)
-        self.t, self.steps = self.t + h, self.steps + 1
+        self.t = end if h == end - self.t else self.t + h
+        self.steps += 1
         self.error += self._rtol * error
+
+    def at(self, t: float) -> Factors:
+        """Return the factors at a time within the last step, by a cubic."""
+        start, before, v = self.before
+        h = self.t - start
+        x = (t - start) / h
+        a, b = (1 + 2 * x) * (1 - x) ** 2, h * x * (1 - x) ** 2
+        c, d = x * x * (3 - 2 * x), h * x * x * (x - 1)
+        parts = zip(before, v, self.factors, self._v, strict=True)
+        return tuple(a * p + b * q + c * r + d * s for p, q, r, s in parts)
 
     def _residual(self, factors: Factors) -> Tensor:
         return self._mask * (self._target - self._product.hypothesis(factors))
@@ -157,7 +178,7 @@ class _Flow:
         self.evaluations += 1
         kernel = ProductKernel(factors)
         residual = self._residual(factors)
-        z = kernel.solve_observed(self._mask, residual, accuracy=_ACCURACY, guess=self._z)
+        z = kernel.solve_observed(self._mask, residual, accuracy=self._accuracy, guess=self._z)
         return kernel.pull(z), z, 0.5 * float(residual.square().sum())
 
 

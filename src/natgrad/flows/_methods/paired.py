@@ -16,6 +16,7 @@ _TRIAL = {"rkc": 4, "dop853": 3}  # steps after which the rate of a method is kn
 _FIRST, _LONGEST = 8, 256  # steps between two trials
 _BOUND = 0.55  # time per evaluation, times λ, that DOP853 cannot exceed
 _STIFF = 2.0  # step times λ below which DOP853 is not held back
+_FINEST = 1e-11  # tolerance below which rounding errors hold Runge–Kutta–Chebyshev back
 _LOOSE = 1e-4  # tolerance from which Runge–Kutta–Chebyshev goes first
 
 
@@ -62,6 +63,10 @@ class PairedStepper:
         self._left -= 1
         before = self.t
         failure = self._active.step()
+        if failure is not None and self._name == "rkc":  # too tight for the second order
+            self._on_trial = False
+            self._switch("dop853")
+            failure = self._active.step()
         if failure is None:
             self._length[self._name] = self.t - before
         return failure
@@ -118,6 +123,8 @@ class PairedStepper:
         """Return whether the other method may go farther per evaluation."""
         if other == "dop853":
             return self._rate["rkc"] * self._radius.value / 1.2 < _BOUND
+        if accuracy("rkc", self._rtol) < _FINEST:
+            return False
         before = self._radius.evaluations
         self._radius.update(self._field, self.t, self.y, self._field(self.t, self.y))
         self._spent += 1 + self._radius.evaluations - before

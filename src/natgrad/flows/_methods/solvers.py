@@ -7,7 +7,9 @@ from natgrad.flows._methods.adaptive import AdaptiveSolver, ChebyshevSolver, Pai
 from natgrad.flows._methods.completion_solver import CompletionSolver
 from natgrad.flows._methods.dual_solver import DualSolver
 from natgrad.flows._methods.kink_solver import KinkSolver
+from natgrad.flows._methods.line_solver import LineSolver
 from natgrad.flows._methods.newton import NewtonSolver
+from natgrad.flows._methods.observed_solver import ObservedSolver
 from natgrad.flows._methods.reduced import ReducedSolver
 from natgrad.flows._methods.steppers import SCIPY
 from natgrad.flows._problem import Problem
@@ -18,6 +20,8 @@ _ALL: tuple[Solver, ...] = (
     ReducedSolver(),
     DualSolver(),
     CompletionSolver(),
+    LineSolver(),
+    ObservedSolver(),
     KinkSolver(),
     *map(AdaptiveSolver, SCIPY),
     PairedSolver(),

@@ -25,7 +25,7 @@ def accuracy(method: str, rtol: float) -> float:
     """
     if method in ("rkc", "dual"):
         return rtol * math.sqrt(min(1.0, rtol / 1e-3))
-    return rtol * {"dop853": 0.1, "dopri": 0.1, "lsoda": 0.03}.get(method, 1.0)
+    return rtol * {"dop853": 0.3, "dopri": 0.1, "lsoda": 0.03}.get(method, 1.0)
 
 
 class Stepper(Protocol):

@@ -28,6 +28,9 @@ EXPERIMENT = Experiment(
     name="pinn/poisson",
     title="Poisson’s equation is solved from every initialization",
     source="natgrad",
+    story="A network of 32 units must satisfy Poisson's equation on a square. GaussNewton takes "
+    "the residuals at all points as one least-squares problem. It reaches a relative "
+    "error below 1e-5 from every initialization, and 5e-7 in the median.",
     presets={
         "smoke": PoissonFigure(seeds=1, first_seed=0, width=8, size=8, steps=12, inits=("torch",)),
         "quick": PoissonFigure(seeds=3),

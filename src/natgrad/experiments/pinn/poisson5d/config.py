@@ -28,6 +28,9 @@ EXPERIMENT = Experiment(
     name="pinn/poisson5d",
     title="Poisson’s equation in five dimensions is solved from every seed",
     source="natgrad",
+    story="In five dimensions no grid is affordable, so the points are drawn at random. A "
+    "network of 64 units must satisfy Poisson's equation there. GaussNewton reaches a "
+    "relative error below 1e-5 from every seed.",
     presets={
         "smoke": Poisson5dFigure(seeds=1, first_seed=0, width=8, size=8, steps=12),
         "quick": Poisson5dFigure(seeds=2),

@@ -23,6 +23,11 @@ def test_the_page_of_the_optimizer():
     assert float(scope["loss"].detach()) < 0.1
 
 
+def test_the_page_of_gauss_newton():
+    scope = run("gauss_newton.md")
+    assert float(scope["error"]) < 1e-4
+
+
 def test_the_tutorial(capsys):
     scope = run("tutorial_optimizer.md")
     assert (scope["adam"], scope["natural"]) == pytest.approx((0.49, 0.025), rel=0.3)

@@ -9,8 +9,10 @@ BIN  := $(VENV)/bin
 # One stamp per set of packages; each is remade when its inputs change.
 VENV_STAMP  := $(VENV)/.stamp-venv
 RUN_STAMP   := $(VENV)/.stamp-run
+ALL_STAMP   := $(VENV)/.stamp-all
 TEST_STAMP  := $(VENV)/.stamp-test
 BENCH_STAMP := $(VENV)/.stamp-bench
+DOCS_STAMP  := $(VENV)/.stamp-docs
 PINS        := pyproject.toml constraints.txt
 
 # The build backend is installed apart, in an environment of its own. Older pips take its pins
@@ -23,16 +25,24 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help reproduce test check bench lint types format package clean
+.PHONY: help reproduce reproduce-all test check bench docs docs-open lint types format package clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-reproduce: $(RUN_STAMP) ## Install natgrad, check every identity, make every figure and a report
-	@mkdir -p $(OUT) && rm -f $(OUT)/verify.json
-	@status=0; $(BIN)/natgrad verify --json $(OUT)/verify.json || status=$$?; \
-	$(BIN)/natgrad reproduce --preset quick --out $(OUT) || status=$$?; \
-	exit $$status
+# Identities, then figures; a failure of the first does not stop the second.
+define run-figures
+@mkdir -p $(OUT) && rm -f $(OUT)/verify.json
+@status=0; $(BIN)/natgrad verify --json $(OUT)/verify.json || status=$$?; \
+$(BIN)/natgrad reproduce $(1) --preset quick --out $(OUT) || status=$$?; \
+exit $$status
+endef
+
+reproduce: $(RUN_STAMP) ## Install natgrad, check every identity, make the papers' figures and a report
+	$(call run-figures)
+
+reproduce-all: $(ALL_STAMP) ## The same with every other figure: equations and all that needs extras
+	$(call run-figures,--all)
 
 test: lint types ## Install natgrad with its test tools; lint, types and every test
 	$(PYTEST) $(ARGS)
@@ -45,6 +55,13 @@ bench: $(BENCH_STAMP) ## Run every benchmark, one after the other
 		if [ -f "$$script" ]; then found=1; echo "== $$script"; $(BIN)/python "$$script" $(ARGS); fi; \
 	done; \
 	if [ -z "$$found" ]; then echo "There is no benchmarks/bench_*.py to run."; fi
+
+docs: $(DOCS_STAMP) ## Build the site in docs/_build, with every warning an error
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
+	@echo "The site is in docs/_build/index.html"
+
+docs-open: docs ## Build the site and open it
+	@$(BIN)/python -m webbrowser "file://$(CURDIR)/docs/_build/index.html"
 
 lint: $(TEST_STAMP) ## Lint, and check the formatting
 	$(BIN)/ruff check .
@@ -73,7 +90,7 @@ package: $(TEST_STAMP) ## Build sdist and wheel, install the wheel alone, run th
 		lib/python*/site-packages/natgrad
 
 clean: ## Remove the environment, caches and builds; results in runs/ stay
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/_build docs/reference docs/gallery .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV_STAMP):
@@ -88,11 +105,19 @@ $(RUN_STAMP): $(VENV_STAMP) $(PINS)
 	$(INSTALL) --editable '.[lab]'
 	@touch $@
 
-# The test and bench installs contain the run-time one.
+$(ALL_STAMP): $(VENV_STAMP) $(PINS)
+	$(INSTALL) --editable '.[lab,limits]'
+	@touch $(RUN_STAMP) $@
+
+# The test, bench and docs installs contain the run-time one.
 $(TEST_STAMP): $(VENV_STAMP) $(PINS)
 	$(INSTALL) --editable '.[test]'
 	@touch $(RUN_STAMP) $@
 
 $(BENCH_STAMP): $(VENV_STAMP) $(PINS)
 	$(INSTALL) --editable '.[bench]'
+	@touch $(RUN_STAMP) $@
+
+$(DOCS_STAMP): $(VENV_STAMP) $(PINS)
+	$(INSTALL) --editable '.[docs]'
 	@touch $(RUN_STAMP) $@

@@ -1,4 +1,4 @@
-"""What checks cost: `natural` against the same direction prepared once, in turns.
+"""Cost of checks: `natural` and the same direction prepared once, timed in turn.
 
     python benchmarks/bench_checks.py
 
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _best(*calls) -> list[float]:
-    """Return the shortest time of each call, taken in turns."""
+    """Return the shortest time of each call, timed in turn."""
     times = [float("inf")] * len(calls)
     for _ in range(ROUNDS):
         for i, call in enumerate(calls):

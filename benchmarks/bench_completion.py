@@ -1,4 +1,4 @@
-"""Matrix completion: cost of a cell as the matrix grows, the loop it replaces, a large table.
+"""Matrix completion: cost of a cell by matrix size, the loop that it replaces, a large table.
 
 A cell is one gradient flow from α = 1e-3 to a training error of 1e-6 on a D × D matrix of rank 5
 with 20 D observed entries, full width, float32; its test error is checked.

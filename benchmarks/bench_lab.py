@@ -1,4 +1,4 @@
-"""What the laboratory costs: answers, trivial cells on each engine, reuse, interruptions.
+"""Cost of the laboratory: answers, trivial cells on each engine, reuse, interruptions.
 
 Each number for cells includes the start of the workers and one flushed file per cell. The peer is
 the standard library's pool on the same cells. It stores nothing, loses every pending cell when a
@@ -91,7 +91,7 @@ def interruption(name: str, folder: Path) -> float:
 
 
 def absent_scheduler() -> float:
-    """Return the seconds that a fresh process takes to say that there is no scheduler."""
+    """Return the seconds until a fresh process reports that there is no scheduler."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"

@@ -214,7 +214,7 @@ def single() -> list[Row]:
         ]
         (seconds, ratio), *wider = [contest.ratio(rounds=25) for contest in contests]
         detail = ", ".join(f"{n}: {r:.1f}" for n, (_, r) in zip(widths, wider, strict=True))
-        how = "; λ ≥ 1, α = 0.2, or single data undo each other" if make is not NGD else ""
+        how = "; λ ≥ 1, α = 0.2, or single samples undo each other" if make is not NGD else ""
         plain, ours = [s for s, _ in wider], [s * r for s, r in wider]
         rows += [
             Row(

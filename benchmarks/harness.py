@@ -1,4 +1,4 @@
-"""Ratios in one run: contestants are timed in turn, round after round, answers checked first."""
+"""Ratios from one run: answers are checked first, then methods are timed in turn."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-# One thread: on a shared machine more threads measure the neighbours.
+# One thread, because on a shared machine more threads measure other processes.
 torch.set_num_threads(1)
 
 
@@ -29,7 +29,7 @@ class Row:
 def interleaved(*calls: Callable[[], object], seconds: float = 2.0, rounds: int = 0) -> list[float]:
     """Return the median time of each call, run in turn until the time is up.
 
-    With `rounds`, exactly so many and no warm-up: for calls that take seconds.
+    With `rounds`, run exactly that many without warm-up, for calls that take seconds.
     """
     for call in calls if not rounds else ():
         call()
@@ -54,7 +54,7 @@ def exponent(sizes: list[int], seconds: list[float]) -> float:
 
 
 def report(title: str, rows: list[Row]) -> None:
-    """Print the rows, and write them where --json says."""
+    """Print the rows, and write them to the file given by --json."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

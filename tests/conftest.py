@@ -1,6 +1,6 @@
-"""With several workers, a module whose tests share a set-up goes to one worker as a whole.
+"""With several workers, one worker runs all tests of a module that share a set-up.
 
-The set-up is then made once. Such modules start first; single tests fill up the rest.
+The set-up is then made once. Such modules start first, and single tests fill the remaining time.
 """
 
 from pathlib import Path

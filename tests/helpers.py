@@ -1,4 +1,4 @@
-"""What several test files share: loops over cases, seeded tensors, comparisons, small models."""
+"""Helpers of several test files: loops over cases, seeded tensors, comparisons, small models."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ class Model:
 
 
 class MeanShift(torch.nn.Module):
-    """Data interact: outputs of one sample depend on the batch's mean."""
+    """A module whose samples interact: each output depends on the mean of the batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class MeanShift(torch.nn.Module):
 
 
 def module(build: Callable[[], torch.nn.Module], seed: int = 0) -> torch.nn.Module:
-    """A module in double precision with parameters drawn from a seed of their own."""
+    """A module in double precision with parameters drawn from a seed."""
     made = build().double()
     source = generator(seed)
     with torch.no_grad():

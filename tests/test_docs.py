@@ -17,6 +17,7 @@ CODE = re.findall(r"`([^`]+)`", "\n".join(x for x in PAPER_MAP.splitlines() if x
 PAGES = sorted(
     str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
 )
+SELF = Path(__file__).read_text()
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -84,7 +85,7 @@ def without_code(text: str) -> str:
 
 
 def headings(file: Path) -> set[str]:
-    """Return the anchors of a page, as GitHub makes them: lower case, hyphens for spaces."""
+    """Return the anchors of a page in GitHub's form: lower case, hyphens for spaces."""
     titles = re.findall(r"^#+ (.*)$", without_code(file.read_text()), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
@@ -98,3 +99,42 @@ def test_the_readme_examples_run() -> None:
     velocity, y = scope["velocity"], scope["y"]
     s = scope["network"].predict(scope["params"], scope["x"])  # type: ignore[attr-defined]
     assert float((velocity - y * (1 + (-y * s).exp())).abs().max()) < 1e-9  # type: ignore[operator]
+
+
+# Pages whose snippets other tests run, with the promises made beside them.
+RUN_BY = {
+    "clusters": "tests/lab/test_dask.py",
+    "laboratory": "tests/lab/test_report.py",
+    "loops": "tests/optim/test_loops.py",
+    "optimizer": "tests/optim/test_pages.py",
+    "tutorial_optimizer": "tests/optim/test_pages.py",
+}
+SNIPPET = re.compile(r"```python\n(.*?)```", re.S)
+
+
+def run_page(name: str) -> dict[str, object]:
+    scope: dict[str, object] = {}
+    for code in SNIPPET.findall((ROOT / "docs" / f"{name}.md").read_text()):
+        exec(compile(code, f"{name}.md", "exec"), scope)
+    return scope
+
+
+def test_the_snippets_of_every_page_are_run() -> None:
+    here = {name for name in ("compare", "complete") if f'run_page("{name}")' in SELF}
+    pages = {p.stem for p in (ROOT / "docs").glob("*.md") if SNIPPET.search(p.read_text())}
+    assert pages <= here | set(RUN_BY)
+    for name, test in RUN_BY.items():
+        assert f'"{name}.md"' in (ROOT / test).read_text()
+
+
+def test_the_snippet_of_complete(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run_page("complete")["found"]
+    assert found.predict("ann", "Brazil") == pytest.approx(4.9, abs=0.06)  # type: ignore[attr-defined]
+    assert (tmp_path / "completed.csv").is_file()
+
+
+@pytest.mark.slow
+def test_the_snippet_of_compare(capsys) -> None:
+    run_page("compare")
+    assert "NGD" in capsys.readouterr().out

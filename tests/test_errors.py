@@ -393,7 +393,7 @@ class Logarithm(nn.Module):
         return torch.log(-(self.inner(x) ** 2))
 
 
-def normalised() -> nn.Module:
+def normalized() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
 
 
@@ -402,7 +402,7 @@ def dropped() -> nn.Module:
 
 
 MODULES = {
-    "batch-norm": (normalised, True, ModuleError, ("buffer '1.running_mean'", "eval()")),
+    "batch-norm": (normalized, True, ModuleError, ("buffer '1.running_mean'", "eval()")),
     "dropout": (dropped, True, ModuleError, ("two forward passes", "Dropout", "eval()")),
     "tuple": (Pair, False, ModuleError, ("one tensor", "tuple")),
     "pooled": (Pooled, False, ModuleError, ("one row of outputs per sample", "(4, 3)", "(1, 2)")),
@@ -422,7 +422,7 @@ def test_modules_that_are_no_functions_are_refused(name, entry):
         assert phrase in str(caught.value)
 
 
-@pytest.mark.parametrize("build", [normalised, dropped])
+@pytest.mark.parametrize("build", [normalized, dropped])
 def test_the_same_modules_are_welcome_in_evaluation_mode(build):
     network = Network(module(build).eval())
     v = natural(Gaussian(), network, network.init(), (X, TARGETS))
@@ -430,7 +430,7 @@ def test_the_same_modules_are_welcome_in_evaluation_mode(build):
 
 
 def test_refused_batch_norm_keeps_its_statistics():
-    inner = module(normalised).train()
+    inner = module(normalized).train()
     network = Network(inner)
     with pytest.raises(ModuleError):
         natural(Gaussian(), network, network.init(), (X, TARGETS))

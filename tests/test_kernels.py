@@ -214,7 +214,7 @@ def test_outputs_move_by_the_natural_kernel(name, over, reduction):
 @pytest.mark.parametrize("margin", [0.0, 10.0, 20.0, 30.0, 40.0, 100.0, 600.0, 1000.0])
 @pytest.mark.parametrize("kind", ["direct", "deep_linear", "network"])
 def test_natural_kernel_of_confident_data(kind, margin):
-    """Two data and two parameters: K = J F⁻¹ Jᵀ = diag 1/φ(s)φ(−s), or it says it overflows."""
+    """Two samples and two parameters: K = J F⁻¹ Jᵀ = diag 1/φ(s)φ(−s), or it says it overflows."""
     x, beta = torch.eye(2, dtype=F64), torch.tensor([0.0, margin], dtype=F64)
     if kind == "direct":
         parametrization, params = Direct(), beta

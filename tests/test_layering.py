@@ -8,10 +8,10 @@ import natgrad
 
 ROOT = Path(natgrad.__file__).parent
 
-# From left to right; a module imports only from its own layer and those to the left. Names in one
-# set stand beside each other and do not import each other.
+# From left to right: a module imports only from its own layer and those to the left. Names in one
+# set are in the same layer and do not import each other.
 LAYERS: list[set[str]] = [
-    {"errors", "_checksum"},
+    {"errors", "_checksum", "_warn", "playground"},
     {"_checks", "_renamed"},
     {"_named"},
     {"linalg", "data", "lab"},
@@ -30,13 +30,23 @@ LAYERS: list[set[str]] = [
 ONLY: dict[str, set[str]] = {
     "errors": set(),
     "_checksum": set(),
+    "_warn": set(),
+    "playground": set(),
     "_checks": {"errors"},
     "_named": {"errors", "_checks"},
     "_renamed": {"errors"},
     "linalg": {"errors", "_checks", "_named"},
     "data": {"errors", "_checks", "_named"},
     "lab": {"errors", "_checks", "_named", "_checksum"},
-    "optim": {"errors", "_checks", "_named", "linalg", "likelihoods", "parametrizations"},
+    "optim": {
+        "errors",
+        "_checks",
+        "_named",
+        "_warn",
+        "linalg",
+        "likelihoods",
+        "parametrizations",
+    },
     "reference": {"errors", "_checks", "_named", "likelihoods"},
     "limits": {
         "errors",

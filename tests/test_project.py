@@ -1,4 +1,4 @@
-"""What a release promises: one version everywhere, a light core, nothing invented."""
+"""Properties of a release: one version everywhere, a light core, nothing invented."""
 
 import re
 import tomllib
@@ -40,7 +40,7 @@ def test_every_direct_dependency_is_pinned_without_a_local_suffix():
     )
     extras = PROJECT["optional-dependencies"]
     wanted = names(PROJECT["dependencies"])
-    for extra in ("lab", "limits", "dask", "tables", "bench", "test"):
+    for extra in ("lab", "limits", "dask", "tables", "bench", "docs", "test"):
         wanted |= names(extras[extra])
     normal = {name.replace("_", "-") for name in pins}
     assert {name.replace("_", "-") for name in wanted} - {"natgrad"} <= normal

@@ -16,7 +16,7 @@ REDUCTIONS = ["mean", "sum"]
 reductions = pytest.mark.parametrize("reduction", REDUCTIONS)
 
 
-# curvlinops: the generalised Gauss–Newton matrix, which is the Fisher for these losses.
+# curvlinops: the generalized Gauss–Newton matrix, which is the Fisher for these losses.
 
 
 def ggn(inner, loss, x, y):
@@ -157,7 +157,7 @@ def test_natural_direction_of_linear_regression_is_the_way_to_the_solution(reduc
     assert_near(got, solution - beta, 1e-11)
 
 
-def test_natural_direction_interpolates_and_is_shortest_when_over_parametrised():
+def test_natural_direction_interpolates_and_is_shortest_when_over_parametrized():
     x, y = randn(2, 4, seed=1), randn(2, seed=2)
     got = reference.natural(Gaussian(), Direct(), torch.zeros(4, dtype=F64), (x, y))
     assert_near(x @ got, y, 1e-11)

@@ -1,9 +1,10 @@
-"""Options under their old names work for one release more, and warn."""
+"""Options under their old names work for one more release, and warn."""
 
 import pytest
 import torch
 
 import natgrad as ng
+from natgrad.data import tables
 from natgrad.errors import InvalidInputError
 from natgrad.flows.closed_forms import natural_flow_of_logistic_regression
 
@@ -36,3 +37,9 @@ def test_the_old_name_still_works_and_warns(function, args, old, new, value):
     assert torch.equal(getattr(now, pick), getattr(before, pick))
     with pytest.raises(InvalidInputError, match=f"both {new} and {old}"):
         function(*args, **{old: value, new: value})
+
+
+def test_tables_had_british_names():
+    for old, new in (("Labelled", "Labeled"), ("labelled", "labeled")):
+        with pytest.warns(DeprecationWarning, match=rf"tables\.{old} is now .*\.{new}"):
+            assert getattr(tables, old) is getattr(tables, new)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from natgrad.experiments.complete import complete
     from natgrad.flows import Trajectory, descend, integrate
     from natgrad.likelihoods import Bernoulli, Categorical, Gaussian
-    from natgrad.optim import NGD, diagnose
+    from natgrad.optim import NGD, GaussNewton, diagnose
     from natgrad.parametrizations import DeepLinear, Diagonal, Direct, MatrixProduct, Network
 
 __version__ = "0.2.0"
@@ -32,6 +32,7 @@ __all__ = [
     "Diagonal",
     "Direct",
     "Fisher",
+    "GaussNewton",
     "Gaussian",
     "GaussianInputs",
     "LayerShares",
@@ -54,7 +55,7 @@ __all__ = [
     "stopping",
 ]
 
-# Names are imported when they are first asked for: `natgrad --help` must not wait for torch.
+# Names are imported on first use, so that `natgrad --help` does not wait for torch.
 _HOMES = {
     "directions": (
         "Fisher",
@@ -69,7 +70,7 @@ _HOMES = {
     "experiments.complete": ("complete",),
     "flows": ("Trajectory", "descend", "integrate"),
     "likelihoods": ("Bernoulli", "Categorical", "Gaussian"),
-    "optim": ("NGD", "diagnose"),
+    "optim": ("NGD", "GaussNewton", "diagnose"),
     "parametrizations": ("DeepLinear", "Diagonal", "Direct", "MatrixProduct", "Network"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -101,14 +102,14 @@ def __getattr__(name: str) -> Any:
         import warnings
 
         warnings.warn(
-            f"natgrad.{name} is now {_MOVED[name]}; the old name goes with version 0.3.",
+            f"natgrad.{name} is now {_MOVED[name]}; version 0.3 removes the old name.",
             DeprecationWarning,
             stacklevel=2,
         )
         return getattr(import_module("natgrad.stopping"), name)
     import difflib
 
-    # Case aside: `ngd` is a first guess at `NGD`.
+    # Ignore case: `ngd` is a likely first guess for `NGD`.
     known = {one.lower(): one for one in __all__}
     near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f". Did you mean {known[near[0]]!r}?" if near else ""
@@ -116,14 +117,14 @@ def __getattr__(name: str) -> Any:
 
 
 def _without_lab() -> Callable[..., Any] | None:
-    """Return what stands for a function of the laboratory where its packages are missing.
+    """Return a stand-in for a function of the laboratory whose packages are missing.
 
-    Names can be looked up then, also by `from natgrad import *`; calls say what to install.
+    The name can still be imported, also by `from natgrad import *`; a call says what to install.
     """
     from natgrad.lab._extra import missing, require_lab
 
     def refuse(*arguments: Any, **options: Any) -> None:
-        """Say what to install."""
+        """Raise the error that says what to install."""
         require_lab()
 
     return refuse if missing() else None

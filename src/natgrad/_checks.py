@@ -424,7 +424,7 @@ def all_finite(value: Tensor) -> bool:
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Return whether the value is a tensor, which it is not as long as nobody imported torch."""
+    """Return whether the value is a tensor, which it cannot be before torch is imported."""
     loaded = sys.modules.get("torch")
     return loaded is not None and isinstance(value, loaded.Tensor)
 
@@ -437,9 +437,9 @@ def _is_scalar(value: Tensor) -> bool:
 
 
 def _is_strided(value: Tensor) -> bool:
-    import torch
-
-    return value.layout == torch.strided
+    # Whoever has a tensor has imported torch. An import statement here would cost more.
+    strided: bool = value.layout is sys.modules["torch"].strided
+    return strided
 
 
 def _bounds(low: float | None, high: float | None, low_open: bool, high_open: bool) -> str:

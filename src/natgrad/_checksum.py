@@ -12,11 +12,11 @@ Raw = tuple[str, str, tuple[int, ...], bytes]
 
 
 DTYPES = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"}
-"""What files of arrays hold, as NumPy names kind and size."""
+"""The dtypes that files of arrays may hold, by NumPy's codes for kind and size."""
 
 
 def digest(*texts: str) -> str:
-    """Return a hash of texts that no other list of texts shares."""
+    """Return a hash of a list of texts; different lists give different hashes."""
     hasher = sha256()
     for text in texts:
         raw = text.encode()
@@ -25,7 +25,7 @@ def digest(*texts: str) -> str:
 
 
 def checksum(about: Mapping[str, Any], arrays: Iterable[Raw]) -> str:
-    """Return a hash of arrays and of what is said about them; no order matters.
+    """Return a hash of arrays and of their metadata, whatever their order.
 
     Example:
         >>> one, two = ("x", "uint8", (2,), b"ab"), ("y", "uint8", (1,), b"c")
@@ -40,7 +40,7 @@ def checksum(about: Mapping[str, Any], arrays: Iterable[Raw]) -> str:
 
 
 def raw(arrays: Mapping[str, npt.NDArray[Any]]) -> list[Raw]:
-    """Return arrays of NumPy as `checksum` takes them."""
+    """Return NumPy arrays in the form that `checksum` takes."""
     return [(name, a.dtype.name, a.shape, a.tobytes()) for name, a in arrays.items()]
 
 
@@ -48,11 +48,11 @@ def verify(about: Mapping[str, Any], arrays: Iterable[Raw], *, now: str, before:
     """Raise a ValueError unless a file is as it was written.
 
     Args:
-        about: What the file says of itself; `format` and, among the rest, `checksum`.
-        arrays: What it holds.
+        about: The metadata of the file, with `format` and `checksum`.
+        arrays: Its arrays.
         now: The format of files with a checksum.
-        before: The format of files that never had one. A file cannot lose its checksum unseen: the
-            format says whether there was one.
+        before: The format of files that never had one. A removed checksum is
+            noticed, because the format says whether there was one.
     """
     rest = {name: value for name, value in about.items() if name != "checksum"}
     if about["format"] not in (now, before):

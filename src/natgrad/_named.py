@@ -1,4 +1,4 @@
-"""Calls that do not fit a signature get a sentence with the nearest valid name."""
+"""Readable errors for calls that do not fit a signature, with the nearest valid name."""
 
 import functools
 import inspect
@@ -15,9 +15,9 @@ C = TypeVar("C")
 
 
 def named(call: Callable[P, R]) -> Callable[P, R]:
-    """Return the function with a sentence for calls that do not fit its signature.
+    """Return the function with a readable error for calls that do not fit its signature.
 
-    Calls that fit cost nothing more: the signature is looked at only after Python has refused.
+    Calls that fit cost nothing more, because the signature is read only after Python's TypeError.
 
     Example:
         >>> named(lambda *, rate=1.0: rate)(rat=2.0)
@@ -38,12 +38,12 @@ def named(call: Callable[P, R]) -> Callable[P, R]:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
                 where = checked.__qualname__.removesuffix(".__init__")
-                # Where further options are passed on, only one that stands in for a missing
-                # argument is wrong here.
+                # A call that passes further options on may have unknown names. Only a name
+                # close to a known one is wrong here.
                 suspects = [k for k in kwargs if get_close_matches(k, known, 1, 0.7)]
                 refuse_unknown(suspects if open_ended else kwargs, known, where)
                 raise DtypeError(f"{where}: {error}. {_takes(signature)}") from None
-            raise  # from inside of the call
+            raise  # the error comes from inside the call
 
     return checked
 
@@ -59,7 +59,7 @@ def _takes(signature: inspect.Signature) -> str:
 
 
 def options(kind: type[C]) -> type[C]:
-    """Return the class with a sentence for calls that do not fit its constructor."""
+    """Return the class with a readable error for calls that do not fit its constructor."""
     kind.__init__ = named(kind.__init__)  # type: ignore[method-assign]
     kind.__init__.__qualname__ = f"{kind.__name__}.__init__"
     return kind

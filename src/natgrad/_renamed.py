@@ -1,4 +1,4 @@
-"""Options under names of the release before: they work for one release more, with a warning."""
+"""Options under their old names, which work for one more release, with a warning."""
 
 import functools
 import warnings
@@ -25,7 +25,7 @@ def renamed(**names: str) -> Callable[[Callable[A, T]], Callable[A, T]]:
         ...     solve(tolerance=0.1)
         0.1
         >>> print(seen[0].message)
-        solve calls this option rtol now, not tolerance; the old name goes with version 0.3.
+        solve calls this option rtol now, not tolerance; version 0.3 removes the old name.
     """
 
     def decorate(function: Callable[A, T]) -> Callable[A, T]:
@@ -39,8 +39,8 @@ def renamed(**names: str) -> Callable[[Callable[A, T]], Callable[A, T]]:
                         f"{name} got both {new} and {old}, which is its old name; leave out {old}."
                     )
                 warnings.warn(
-                    f"{name} calls this option {new} now, not {old}; the old name goes with "
-                    "version 0.3.",
+                    f"{name} calls this option {new} now, not {old}; version 0.3 removes "
+                    "the old name.",
                     DeprecationWarning,
                     stacklevel=2,
                 )

@@ -1,7 +1,7 @@
-"""Every error natgrad raises on purpose.
+"""All errors that natgrad raises on purpose.
 
-Each message says what was expected, what came, and what to try. All derive from
-`NatgradError`; most also derive from the built-in error a caller would expect.
+Each message says what was expected, what was given, and what to try. All classes derive from
+`NatgradError`; most also derive from the built-in error that a caller would expect.
 """
 
 __all__ = [
@@ -38,7 +38,7 @@ class DtypeError(InvalidInputError, TypeError):
 
 
 class DeviceError(InvalidInputError):
-    """Tensors live on different devices."""
+    """Tensors are on different devices."""
 
 
 class LabelError(InvalidInputError):
@@ -58,7 +58,7 @@ class ModuleError(InvalidInputError):
 
 
 class RankDeficientError(NatgradError, ArithmeticError):
-    """A matrix lacks the rank that the requested answer needs."""
+    """The rank of a matrix is too low for the requested answer."""
 
 
 class VelocityOverflowError(NatgradError, OverflowError):
@@ -70,4 +70,4 @@ class ConvergenceError(NatgradError, ArithmeticError):
 
 
 class UnsupportedError(NatgradError, NotImplementedError):
-    """A combination of arguments has no exact method here."""
+    """natgrad has no exact method for a combination of arguments."""

@@ -23,7 +23,7 @@ __all__ = ["Model", "fisher", "flatten", "gradient", "jacobian", "natural", "unf
 
 
 class Model(Protocol):
-    """Anything that predicts.
+    """Any object with a method `predict(params, x)`.
 
     Example:
         >>> from natgrad import Direct
@@ -124,9 +124,9 @@ def fisher(
     Args:
         likelihood: The loss.
         model: The model.
-        params: Where.
-        x: Inputs the Fisher is taken over.
-        factor: Weight of each input; default as the loss is reduced, 1/n or 1.
+        params: The parameters.
+        x: Inputs over which the Fisher is averaged.
+        factor: Weight of each input; by default that of the loss, 1/n or 1.
 
     Example:
         >>> from natgrad import Bernoulli, Direct
@@ -160,9 +160,9 @@ def natural(
     Args:
         likelihood: The loss.
         model: The model.
-        params: Where.
+        params: The parameters.
         batch: Inputs and labels.
-        fisher_x: Inputs the Fisher is taken over; default the batch's.
+        fisher_x: Inputs over which the Fisher is averaged; by default the batch's.
         factor: Weight of each of those inputs; see `fisher`.
         damping: λ, added to the Fisher's diagonal.
         rtol: Eigenvalues at or below rtol × the largest count as zero.
@@ -196,7 +196,7 @@ def _outputs(model: Model, params: Any, x: Tensor) -> Tensor:
 
 
 def _leaves(params: Any, name: str) -> list[Tensor]:
-    """Return the tensors of a structure, refusing what is none."""
+    """Return the tensors of a structure; refuse anything else."""
     if isinstance(params, Tensor):
         return [dense(params, name)]
     if not isinstance(params, (tuple, list, Mapping)) or not params:

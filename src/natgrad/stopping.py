@@ -42,17 +42,17 @@ class Status(StrEnum):
 
 @dataclass
 class Progress:
-    """Where a run is, as stopping rules see it.
+    """The state of a run that stopping rules receive.
 
     Attributes:
         t: Time.
         steps: Steps taken.
-        loss: Loss now.
-        params: Parameters now.
+        loss: Current loss.
+        params: Current parameters.
         outputs: Outputs at the training inputs.
         labels: Their labels.
         started: Wall clock at the start.
-        memory: What rules remember from call to call, by rule.
+        memory: Values that rules keep from call to call, by rule.
 
     Example:
         >>> one = torch.ones(1)
@@ -77,10 +77,10 @@ class Rule:
     """A reason to stop.
 
     Attributes:
-        met: Says whether the run should stop now.
+        met: Returns whether the run should stop now.
         reason: The rule in words.
-        status: How the trajectory is marked if the rule ends it.
-        until: A time past which the rule lets no run go.
+        status: The status of a trajectory that the rule ends.
+        until: A time at which the rule ends every run.
 
     Example:
         >>> small = Rule(lambda progress: bool(progress.params.norm() < 1e-3), "small parameters")
@@ -94,7 +94,7 @@ class Rule:
     until: float = float("inf")
 
     def __post_init__(self) -> None:
-        """Refuse what would fail long after the rule is made."""
+        """Refuse arguments that would fail only long after the rule is made."""
         function(self.met, "what says whether to stop")
         instance(self.reason, "the reason to stop", str)
         instance(self.status, "the status of a rule", Status)
@@ -115,7 +115,7 @@ class Rule:
     ) -> "Rule":
         status = self.status if self.status == other.status else Status.CONVERGED
         return Rule(
-            # Both are asked every time: rules that remember must see every step.
+            # Both are called at every step, because rules with a memory must see every step.
             lambda progress: join([self.met(progress), other.met(progress)]),
             f"{self.reason} {word} {other.reason}",
             status,
@@ -179,7 +179,7 @@ def steps_reached(n: int) -> Rule:
 def direction_settled(tolerance: float) -> Rule:
     """Stop when the normalized parameters change by at most `tolerance` per unit of log time.
 
-    Separable data send parameters to infinity: their direction converges, they do not.
+    On separable data the parameters go to infinity, and only their direction converges.
 
     Example:
         >>> direction_settled(1e-3).reason
@@ -205,7 +205,7 @@ def direction_settled(tolerance: float) -> Rule:
 
 @named
 def wall_clock(seconds: float) -> Rule:
-    """Stop after so many seconds of wall-clock time.
+    """Stop after this many seconds of wall-clock time.
 
     Example:
         >>> wall_clock(60.0).reason

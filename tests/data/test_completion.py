@@ -94,7 +94,7 @@ def test_whole_numbers_as_labels_are_put_in_order():
     [
         ("", "is empty"),
         ("a,b\n1,2\n", "at least three columns"),
-        ("r,c,v\na,x,1\na,y,two\n", "'two' in line 3 is no number"),
+        ("r,c,v\na,x,1\na,y,two\n", "'two' in line 3 is not a number"),
         ("r,c,v\na,x,1\na,y,inf\n", "infinite"),
         ("r,c,v\na,x,1\na,y\n", "2 fields where the first has 3"),
         ("r,c,v\na,x,\n", "all are missing"),

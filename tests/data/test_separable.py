@@ -1,4 +1,4 @@
-"""Data that a hyperplane separates: as promised, and as the figures need them."""
+"""Separable data: as documented, and as the figures need them."""
 
 import math
 from itertools import pairwise

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from natgrad.data.tables import as_label, labelled, matching, read_columns
+from natgrad.data.tables import as_label, labeled, matching, read_columns
 from natgrad.errors import InvalidInputError, LabelError
 
 GOOD = {"a": ["1", "2", "3", "4"], "b": ["0", "1", "1", "0"], "y": ["no", "yes", "no", "yes"]}
@@ -33,7 +33,7 @@ def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
     )
     frame.to_parquet(tmp_path / "t.parquet")
     frame.to_csv(tmp_path / "t.csv", index=False)
-    one, two = (labelled(read_columns(tmp_path / f"t.{kind}"), "y") for kind in ("parquet", "csv"))
+    one, two = (labeled(read_columns(tmp_path / f"t.{kind}"), "y") for kind in ("parquet", "csv"))
     assert np.array_equal(one.x, two.x)
     assert np.array_equal(one.y, two.y)
     assert one.names == two.names == ("a", "b")
@@ -87,7 +87,7 @@ def test_files_that_are_no_text_and_no_parquet(tmp_path: Path) -> None:
 
 
 def test_features_and_labels() -> None:
-    found = labelled(GOOD, "y")
+    found = labeled(GOOD, "y")
     assert found.names == ("a", "b")
     assert found.x.tolist() == [[1, 0], [2, 1], [3, 1], [4, 0]]
     assert found.y.tolist() == [-1, 1, -1, 1]
@@ -96,7 +96,7 @@ def test_features_and_labels() -> None:
 
 def test_two_of_many_classes_the_second_positive() -> None:
     table = {"a": list(range(6)), "y": [3, 8, 5, 8, 3, 5]}
-    found = labelled(table, "y", classes=("8", "3"))
+    found = labeled(table, "y", classes=("8", "3"))
     assert found.x[:, 0].tolist() == [0, 1, 3, 4]
     assert found.y.tolist() == [1, -1, -1, 1]
     assert found.notes == ("2 of 6 rows have no label '8' or '3' and were left out.",)
@@ -104,7 +104,7 @@ def test_two_of_many_classes_the_second_positive() -> None:
 
 def test_what_cannot_be_used_is_named() -> None:
     table = GOOD | {"name": list("pqrs"), "city": list("tuvw"), "same": ["7"] * 4}
-    notes = labelled(table, "y").notes
+    notes = labeled(table, "y").notes
     assert notes == (
         "2 columns hold text and were left out; encode them as numbers to use them: "
         "'name', 'city'.",
@@ -123,14 +123,14 @@ def test_what_cannot_be_used_is_named() -> None:
 )
 def test_labels_that_are_not_two_classes(table: dict[str, list[str]], words: str) -> None:
     with pytest.raises(LabelError, match=words):
-        labelled(table, "y")
+        labeled(table, "y")
 
 
 def test_classes_that_are_not_there() -> None:
     with pytest.raises(LabelError, match="no label 'maybe'; it has 'no', 'yes'"):
-        labelled(GOOD, "y", classes=("no", "maybe"))
+        labeled(GOOD, "y", classes=("no", "maybe"))
     with pytest.raises(LabelError, match="both are 'no'"):
-        labelled(GOOD, "y", classes=("no", "no"))
+        labeled(GOOD, "y", classes=("no", "no"))
 
 
 @pytest.mark.parametrize(
@@ -144,16 +144,16 @@ def test_classes_that_are_not_there() -> None:
 )
 def test_features_that_teach_nothing(table: dict[str, list[str]], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        labelled(table, "y")
+        labeled(table, "y")
 
 
 def test_a_column_that_is_not_there_suggests_the_nearest() -> None:
     with pytest.raises(InvalidInputError, match=r"no column 'target'\. Did you mean 'targets'"):
-        labelled({"a": [1], "targets": [0]}, "target")
+        labeled({"a": [1], "targets": [0]}, "target")
 
 
 def test_further_tables_must_match() -> None:
-    like = labelled(GOOD, "y")
+    like = labeled(GOOD, "y")
     table = {"b": ["1", "", "0"], "a": ["5", "6", "7"], "y": ["yes", "no", "perhaps"], "c": "xyz"}
     x, y, out = matching(table, like, "y")
     assert (x.tolist(), y.tolist(), out) == ([[5, 1]], [1], 2)

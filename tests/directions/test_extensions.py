@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from natgrad import Bernoulli, Fisher, Gaussian, natural, natural_ntk, ntk, reference
+from natgrad.likelihoods import Huber, Poisson
 from natgrad.parametrizations import Parametrization
-from tests.extensions import Exponential, Poisson, Squares, Student
+from tests.extensions import Exponential, Squares, Student
 from tests.helpers import F64, assert_near, randn, signs
 
 
@@ -60,7 +61,7 @@ def test_linear_hypotheses_know_what_they_can_reach():
 
 def test_drawn_labels_have_the_fisher_as_the_covariance_of_their_scores():
     source = torch.Generator().manual_seed(0)
-    for likelihood in (Poisson(), Student(), Exponential()):
+    for likelihood in (Poisson(), Huber(0.5), Student(), Exponential()):
         f = torch.full((200_000, 1), 0.3, dtype=F64)
         errors = likelihood.sampled_errors(f, generator=source)
         fisher = float(likelihood.mean_fisher(f[:1]))

@@ -145,7 +145,7 @@ def test_a_test_table_replaces_cross_validation() -> None:
 def test_standardization_uses_the_rows_fitted_alone() -> None:
     x, y = blobs(12, 2.0)
     loaded = _tables.gather(
-        _tables.labelled({"a": x[:, 0], "b": x[:, 1], "y": y}, "y"), None, None, "y"
+        _tables.labeled({"a": x[:, 0], "b": x[:, 1], "y": y}, "y"), None, None, "y"
     )
     how = Prepared(folds=3)
     rows = _cells.part(loaded, how, 0)
@@ -277,7 +277,7 @@ def test_the_picture_takes_any_name() -> None:
     x, y = blobs(20, 2.0)
     found = experiment(Data(path="", digest="x", label="y"), **FEW)
     names = {"$\\frac$": x[:, 0], "a" * 99: x[:, 1], "_^{}": x[:, 2], "y": y}
-    loaded = _tables.gather(_tables.labelled(names, "y"), None, None, "y")
+    loaded = _tables.gather(_tables.labeled(names, "y"), None, None, "y")
     config = found.presets["quick"]
     arrays = compute(config, here, loaded)
     with figures.style():
@@ -286,7 +286,7 @@ def test_the_picture_takes_any_name() -> None:
 
 
 def test_threads_do_not_share_tables() -> None:
-    """Each thread has data of its own; every answer is the one that it gives alone."""
+    """Each thread has its own data, and gets the same answer as without other threads."""
     tables = [blobs(16 + 2 * k, 1.0, seed=k, dim=2) for k in range(4)]
     how = {"depths": (1,), "folds": 2, "until": 10.0}
     alone = [str(compare(*table, **how)) for table in tables]
@@ -298,7 +298,7 @@ def test_threads_do_not_share_tables() -> None:
 def test_tables_in_memory_reach_other_processes(tmp_path: Path) -> None:
     x, y = blobs(20, 2.0)
     columns = {f"f{k}": x[:, k] for k in range(3)} | {"y": y}
-    loaded = _tables.gather(_tables.labelled(columns, "y"), None, None, "y")
+    loaded = _tables.gather(_tables.labeled(columns, "y"), None, None, "y")
     data = Data(path="", digest="of these numbers", label="y")
     config = experiment(data, **FEW).presets["quick"]
     with start_engine("local", workers=1) as engine:

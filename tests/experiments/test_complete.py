@@ -112,7 +112,7 @@ def test_noise_is_not_fitted(problem):
     assert error < 0.45
     judged = found.test_error["deep product"]
     assert 0.45 < judged < 0.8  # noise included
-    # To the end of the flow the noise comes too.
+    # At the end of the flow the noise is fitted too.
     entries = Entries((40, 30), problem.positions, torch.tensor(noisy, dtype=torch.float64))
     fit = fit_product(entries, center="none", depth=2, scale=1e-3, hidden=30, seed=0)
     assert math.sqrt(problem.test_error(fit.model.matrix())) > 1.2 * error
@@ -289,7 +289,7 @@ def small(seed):
 
 
 def test_threads_do_not_share_tables():
-    """Each thread has data of its own; every answer is the one that it gives alone."""
+    """Each thread has its own data, and gets the same answer as without other threads."""
     few = {"depths": (2,), "scales": (1e-2,), "ranks": (1,), "max_evaluations": 100}
     tables = [small(seed) for seed in range(6)]
     alone = [complete(*given, **few) for given in tables]

@@ -1,5 +1,6 @@
 """One figure, one folder: what is in it, and what it imports."""
 
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -7,7 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from natgrad.experiments import FIGURES
+from natgrad.cli._reproduce import parse
+from natgrad.experiments import FIGURES, GROUPS
 from natgrad.lab.registry import experiment
 
 HEAVY = ("torch", "numpy", "scipy", "matplotlib")
@@ -24,7 +26,7 @@ def figures_in(modules: set[str]) -> set[str]:
     return {
         f"{name.split('.')[2]}/{name.split('.')[3]}"
         for name in modules
-        if name.startswith(("natgrad.experiments.kmh21.fig", "natgrad.experiments.blh18.fig"))
+        if name.startswith("natgrad.experiments.") and "/".join(name.split(".")[2:4]) in FIGURES
     }
 
 
@@ -58,6 +60,19 @@ def test_computing_a_figure_imports_no_other() -> None:
     assert figures_in(modules) == {"kmh21/fig3"}
 
 
+def test_the_papers_figures_run_by_default_and_others_by_name_or_all() -> None:
+    def chosen(*arguments: str) -> set[str]:
+        # Other tests may have registered toys.
+        return {figure.name for figure, _ in parse(arguments)[1] if figure.name in FIGURES}
+
+    papers = {name for name in FIGURES if name.partition("/")[0] in ("kmh21", "blh18")}
+    assert len(papers) == 10
+    assert chosen("--preset", "smoke") == papers
+    assert chosen("--all", "--preset", "smoke") == set(FIGURES)
+    assert chosen("pinn") == {f"pinn/{figure}" for figure in GROUPS["pinn"]}
+    assert chosen("pinn", "kmh21/fig1") == chosen("pinn") | {"kmh21/fig1"}
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_has_its_four_parts(name) -> None:
     package = FIGURES[name].removesuffix(".config")
@@ -72,3 +87,10 @@ def test_every_figure_has_its_four_parts(name) -> None:
     ):
         found = import_module(f"{package}.{module}")
         assert all(callable(getattr(found, function)) for function in functions)
+
+
+@pytest.mark.parametrize("name", [n for n in FIGURES if n.startswith(("blh18", "kmh21", "pinn"))])
+def test_a_figure_tells_its_story_in_three_sentences(name) -> None:
+    sentences = re.findall(r"[A-Z][^.]*\.(?= |$)", experiment(name).story)
+    assert len(sentences) == 3
+    assert " ".join(sentences) == experiment(name).story

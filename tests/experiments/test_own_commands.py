@@ -20,8 +20,8 @@ HOW = ("--engine", "serial", "--quiet")
 
 
 @pytest.fixture
-def labelled(tmp_path):
-    """A table of two classes, one feature of which tells them apart."""
+def labeled(tmp_path):
+    """A table of two classes that one feature separates."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
     lines = [f"{a!r},{b!r},{'ill' if a > 0 else 'well'}" for a, b in x.tolist()]
@@ -46,8 +46,8 @@ def compare(path, out, *more):
     )
 
 
-def test_compare_prints_and_leaves_the_files_of_any_figure(labelled, tmp_path, capsys):
-    assert compare(labelled, tmp_path / "runs") == 0
+def test_compare_prints_and_leaves_the_files_of_any_figure(labeled, tmp_path, capsys):
+    assert compare(labeled, tmp_path / "runs") == 0
     printed = capsys.readouterr().out
     assert "The data are separable" in printed
     assert "EGD L=2" in printed
@@ -56,14 +56,14 @@ def test_compare_prints_and_leaves_the_files_of_any_figure(labelled, tmp_path, c
     assert names <= {path.name for path in folder.iterdir()}
     page = (tmp_path / "runs" / "report.html").read_text()
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", page))
-    assert f"natgrad compare {labelled} --label state" in text
+    assert f"natgrad compare {labeled} --label state" in text
     (folder / "figure.png").unlink()
     assert cli.main(["draw", str(folder)]) == 0
     assert (folder / "figure.png").is_file()
 
 
-def test_compare_for_machines(labelled, tmp_path, capsys):
-    assert compare(labelled, tmp_path / "runs", "--json") == 0
+def test_compare_for_machines(labeled, tmp_path, capsys):
+    assert compare(labeled, tmp_path / "runs", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["figure"] == "compare/patients"
     assert told["comparison"]["kind"] == "separable"
@@ -94,13 +94,13 @@ def test_complete_saves_the_matrix(triples, tmp_path, capsys):
     [
         (["compare", "gone.csv", "--label", "y"], "there is no file gone.csv"),
         (["complete", "gone.csv"], "there is no file gone.csv"),
-        (["compare", "{labelled}", "--label", "stat"], "Did you mean 'state'?"),
-        (["compare", "{labelled}", "--label", "state", "--folds", "1"], "folds must be an integer"),
-        (["complete", "{labelled}"], "natgrad: "),
+        (["compare", "{labeled}", "--label", "stat"], "Did you mean 'state'?"),
+        (["compare", "{labeled}", "--label", "state", "--folds", "1"], "folds must be an integer"),
+        (["complete", "{labeled}"], "natgrad: "),
     ],
 )
-def test_bad_input_gets_a_sentence(command, said, labelled, tmp_path, capsys):
-    words = [word.replace("{labelled}", str(labelled)) for word in command]
+def test_bad_input_gets_a_sentence(command, said, labeled, tmp_path, capsys):
+    words = [word.replace("{labeled}", str(labeled)) for word in command]
     assert cli.main([*words, *HOW, "--out", str(tmp_path / "runs")]) == 2
     complaint = capsys.readouterr().err.strip()
     assert said in complaint
@@ -118,7 +118,7 @@ def test_test_entries_among_the_data_are_not_judged_by(triples, tmp_path, capsys
     assert "on 1 test entries" in printed
     test.write_text("\n".join(lines[:5]))
     assert cli.main([*arguments, *HOW, "--test", str(test)]) == 2
-    assert "nothing is left to judge by" in capsys.readouterr().err
+    assert "no test entry is left" in capsys.readouterr().err
 
 
 def test_data_frames_are_matched_by_name_and_labels_are_those_of_the_call():
@@ -198,14 +198,17 @@ def test_old_names_warn_for_one_release_in_python():
     assert old.matrix.tolist() == new.matrix.tolist()
 
 
-def test_old_names_warn_for_one_release_on_the_command_line(labelled, triples, tmp_path, capsys):
-    assert compare(labelled, tmp_path / "runs", "--no-standardise") == 0
+def test_old_names_warn_for_one_release_on_the_command_line(labeled, triples, tmp_path, capsys):
+    assert compare(labeled, tmp_path / "runs", "--no-standardise") == 0
     said = capsys.readouterr()
-    assert "natgrad: --no-standardise is now --no-standardize; the old name goes" in said.err
+    assert (
+        "natgrad: --no-standardise is now --no-standardize; version 0.3 removes the old name"
+        in said.err
+    )
     assert "not standardized" in said.out
     arguments = ["complete", str(triples), "--preset", "smoke", "--out", str(tmp_path / "runs")]
     assert cli.main([*arguments, *HOW, "--centring=none"]) == 0
     said = capsys.readouterr()
-    assert "natgrad: --centring is now --center; the old name goes" in said.err
+    assert "natgrad: --centring is now --center; version 0.3 removes the old name" in said.err
     config = (tmp_path / "runs" / "complete-ratings" / "config.toml").read_text()
     assert 'center = "none"' in config

@@ -11,7 +11,7 @@ from natgrad.likelihoods.base import flatten_outputs, like_outputs
 class Exponential(Likelihood):
     """Labels y ∈ {−1, +1}, loss e^{−ys}.
 
-    It is no log-likelihood, but it is proper: s minimizes the expected loss of labels with
+    It is not a log-likelihood, but it is proper: s minimizes the expected loss of labels with
     probabilities φ(2ys). Their score vectors −y e^{−ys} have mean zero and variance one, which is
     the Fisher here, whatever the outputs.
 

@@ -153,5 +153,5 @@ def test_the_nuclear_norm_refuses_bad_arguments_in_a_sentence(parts, name):
 def test_entries_that_cannot_be_fitted_are_refused(parts, change, words):
     with pytest.raises(NatgradError, match=words):
         fit_product(replace(parts[1], **change))
-    with pytest.raises(NatgradError, match="of the matrix of the entries"):
+    with pytest.raises(NatgradError, match="to the same matrix as entries"):
         fit_product(parts[1], held_out=replace(parts[2], shape=(50, 50)))

@@ -132,7 +132,7 @@ def test_cells_of_a_killed_client_end_on_the_workers(engine, cluster, store, tmp
 
 
 def test_a_cluster_started_here_listens_on_loopback_only(store) -> None:
-    """Whoever reaches a port of Dask's can read, and often run, what they like."""
+    """Anyone who can reach a port of Dask can read data, and often run any code."""
     before = family_listens()  # workers of other tests among it
     with start_engine("dask", workers=1) as engine:
         Sweeper(engine, store)(MATRICES[:1])
@@ -150,7 +150,7 @@ def family_listens() -> set[tuple[str, int]]:
 
 def listening(process: psutil.Process) -> list[tuple[str, int]]:
     """Return where a process takes connections, or packets."""
-    with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+    with suppress(psutil.NoSuchProcess):  # it has ended in the meantime
         return [
             (str(found.laddr.ip), int(found.laddr.port))
             for found in process.net_connections(kind="inet")
@@ -266,7 +266,7 @@ def test_a_cluster_behind_tls(tmp_path, store, monkeypatch) -> None:
         own.add_worker()
         address = own.address
         assert address.startswith("tls://")
-        with pytest.raises(SchedulerError):  # who shows no certificate is not let in
+        with pytest.raises(SchedulerError):  # a client without a certificate is refused
             start_engine("dask", scheduler=address)
         import dask
 

@@ -12,48 +12,12 @@ import pytest
 
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.lab import figures
+from natgrad.lab._boxes import read_boxes
+from tests.colors import EYES, cielab, linear
 from tests.lab.run_folders import toy_arrays, toy_picture
 
-# Machado, Oliveira and Fernandes 2009: what people without one kind of cone see, in linear sRGB.
-EYES = {
-    "all cones": np.eye(3),
-    "deuteranopia": np.array(
-        [
-            [0.367322, 0.860646, -0.227968],
-            [0.280085, 0.672501, 0.047413],
-            [-0.011820, 0.042940, 0.968881],
-        ]
-    ),
-    "protanopia": np.array(
-        [
-            [0.152286, 1.052583, -0.204868],
-            [0.114503, 0.786281, 0.099216],
-            [-0.003882, -0.048116, 1.051998],
-        ]
-    ),
-    "tritanopia": np.array(
-        [
-            [1.255528, -0.076749, -0.178779],
-            [-0.078411, 0.930809, 0.147602],
-            [0.004733, 0.691367, 0.303900],
-        ]
-    ),
-}
 DEPTHS = [f"EGD L={depth}" for depth in range(1, 6)]
 LIMITS = ["ℓ2 max margin", "ℓ1 max margin", "min nuclear norm"]
-
-
-def linear(color: str) -> Any:
-    c = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
-
-
-def cielab(rgb: Any) -> Any:
-    """CIELAB of linear sRGB: distances of about 2 are just noticeable side by side."""
-    to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-    xyz = np.array(to_xyz) @ np.clip(rgb, 0, 1) / np.array([0.9505, 1.0, 1.089])
-    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
 @pytest.mark.parametrize("eye", EYES)
@@ -213,3 +177,19 @@ def test_matplotlib_waits_until_it_is_used() -> None:
     code = "import sys, natgrad.lab.figures, natgrad.lab._store.folder, natgrad.lab.report\n"
     code += "sys.exit(sum(m in sys.modules for m in ('matplotlib', 'jinja2')))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_picture_says_where_its_panels_are() -> None:
+    with figures.style():
+        figure, axes = figures.panels(2, 2)
+        axes[0].twinx()
+        axes[1].plot([1, 2], label="NGD")
+        figures.legend(figure)
+        figure.suptitle("The page has this title as a heading")
+    boxes = read_boxes(figures.render(figure)["figure.svg"])
+    assert len(boxes) == 5  # twins are one panel, the legend is one, the title is none
+    order = [(round(top, 1), left) for left, top, _, _ in boxes]
+    assert order == sorted(order)
+    for left, top, width, height in boxes:
+        assert min(left, top, width, height) >= 0
+        assert max(left + width, top + height) <= 1.0001

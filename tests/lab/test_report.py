@@ -1,6 +1,7 @@
 """The page of all runs, read as text and by a parser."""
 
 import base64
+import gzip
 import hashlib
 import json
 import math
@@ -63,10 +64,10 @@ class Page(HTMLParser):
         return re.sub(r"\s+", " ", self.shown)
 
     def csv(self, name: str) -> str:
-        (link,) = [a for a in self.all("a") if a.get("download") == name]
+        (link,) = [a for a in self.all("a") if a.get("download") == f"{name}.gz"]
         head, _, data = link["href"].partition(",")
-        assert head == "data:text/csv;base64"
-        return base64.b64decode(data).decode()
+        assert head == "data:application/gzip;base64"
+        return gzip.decompress(base64.b64decode(data)).decode()
 
 
 def page(out: Path) -> Page:
@@ -209,8 +210,8 @@ def test_large_arrays_stay_in_their_file(tmp_path) -> None:
     arrays.add("small", np.arange(3), "row of small")
     write_run(tmp_path, arrays=arrays)
     found = page(tmp_path)
-    names = [a["download"] for a in found.all("a") if a.get("download", "").endswith(".csv")]
-    assert names == ["toy-lines-small.csv"]
+    names = [a["download"] for a in found.all("a") if a.get("download", "").endswith(".csv.gz")]
+    assert names == ["toy-lines-small.csv.gz"]
     assert "kernel (row 700 × column 700: 490000 numbers) is too large" in found.text
     assert "toy-lines/arrays.safetensors" in found.text
     assert write_report(tmp_path).stat().st_size < 1_000_000
@@ -222,7 +223,7 @@ def test_many_arrays_share_what_room_a_run_has(tmp_path) -> None:
         arrays.add(f"x{index}", values, "row")
     each = len(arrays.csv("x0"))
     write_run(tmp_path, arrays=arrays)
-    links = [a for a in page(tmp_path).all("a") if a.get("download", "").endswith(".csv")]
+    links = [a for a in page(tmp_path).all("a") if a.get("download", "").endswith(".csv.gz")]
     assert len(links) == entries.CSV_BYTES_PER_RUN // each < 8
 
 
@@ -334,6 +335,7 @@ def test_what_users_wrote_is_text(tmp_path) -> None:
         "toy-" + evil.replace("/", ""),
         figure=evil,
         title=evil,
+        story=evil,
         source=evil,
         preset="paper",
         claims=claims,
@@ -350,7 +352,7 @@ def test_what_users_wrote_is_text(tmp_path) -> None:
     (tmp_path / "out" / "verify.json").write_text(verified(1, id=evil, statement=evil, source=evil))
     found = page(tmp_path / "out")
     assert len(found.all("script")) == 1
-    assert len(found.all("img")) == 2  # the picture, and the one in the dialog
+    assert len(found.all("img")) == 3  # the picture, its thumbnail, and the one in the dialog
     assert found.text.count(evil) >= 14
 
 

@@ -1,7 +1,7 @@
 """The page in a real browser: no error, no request, and everything on it works."""
 
 import base64
-import shutil
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,10 @@ import pytest
 
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.report import write_report
+from tests.browser import CONTRAST, PHONE, TOO_WIDE, WIDE, Visit, launched, needs_browser
 from tests.lab.run_folders import Toy, toy_arrays, write_run
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-WIDE = {"width": 1200, "height": 900}
-PHONE = {"width": 360, "height": 740}
-
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: pip install natgrad[test]"
-)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no browser is installed: apt-get install chromium"
-)
+pytestmark = needs_browser
 
 EVIL = '"><script>window.ran = 1</script><img src=x onerror="window.ran = 1">'
 EVIL_PICTURE = b"""<svg xmlns="http://www.w3.org/2000/svg" width="300" height="200"
@@ -32,10 +23,8 @@ EVIL_PICTURE = b"""<svg xmlns="http://www.w3.org/2000/svg" width="300" height="2
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -67,35 +56,13 @@ def report(tmp_path_factory) -> Path:
     return write_report(out)
 
 
-class Visit:
-    """A page, with all it logged and all it asked for."""
-
-    def __init__(self, browser: Any, report: Path, **options: Any) -> None:
-        self.context = browser.new_context(**({"viewport": WIDE} | options))
-        self.page = self.context.new_page()
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.failed: list[tuple[str, str]] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.on("requestfailed", lambda r: self.failed.append((r.url, r.failure)))
-        self.page.goto(report.as_uri())
-
-    def __enter__(self) -> "Visit":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.context.close()
-
-    def column(self, table: str, column: int) -> list[str]:
-        cells = self.page.locator(f"{table} tbody tr td:nth-child({column})")
-        return [text.strip() for text in cells.all_inner_texts()]
+UNFOLD = "document.querySelectorAll('details').forEach(e => e.open = true)"
 
 
 @pytest.fixture
 def visit(browser, report) -> Iterator[Visit]:
     with Visit(browser, report) as visit:
+        visit.page.evaluate(UNFOLD)
         yield visit
         assert visit.said == []
 
@@ -106,6 +73,27 @@ def test_it_loads_without_a_word_and_without_the_network(visit, report) -> None:
     assert visit.said == []
     assert visit.page.title() == "natgrad: figures and claims"
     assert visit.page.evaluate("document.compatMode") == "CSS1Compat"
+
+
+def test_pictures_come_first_and_claims_are_folded_unless_one_fails(browser, report) -> None:
+    with Visit(browser, report) as visit:
+        top = [
+            box["y"]
+            for box in (e.bounding_box() for e in visit.page.locator(".contents img").all())
+        ]
+        assert len(top) == 3
+        assert max(top) < WIDE["height"]
+        folded = visit.page.locator("#run-toy-a > details").first
+        assert (
+            folded.locator("summary").inner_text()
+            == "Claims: 2 hold, 1 refutes the paper (documented)"
+        )
+        assert not folded.evaluate("e => e.open")
+        assert visit.page.locator("#run-toy-odd > details").first.evaluate("e => e.open")
+        link = visit.page.locator(".contents a").first
+        link.click()
+        assert visit.page.url.endswith(link.get_attribute("href"))
+        assert visit.said == []
 
 
 def test_every_figure_is_visible(visit) -> None:
@@ -197,12 +185,21 @@ def test_data_are_saved(visit) -> None:
     assert data.decode() == toy_arrays().csv("accuracy")
 
 
-@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+@pytest.mark.parametrize("kind", ["svg", "pdf"])
 def test_pictures_are_saved(visit, report, kind) -> None:
     link = visit.page.locator("#run-toy-a figcaption").get_by_text(kind.upper(), exact=True)
     name, data = saved(visit, link)
     assert name == f"toy-a.{kind}"
     assert data == (report.parent / "toy-a" / f"figure.{kind}").read_bytes()
+
+
+def test_a_png_is_made_of_the_picture(visit) -> None:
+    image = visit.page.locator("#run-toy-a .picture img")
+    width = image.evaluate("async image => (await image.decode(), image.naturalWidth)")
+    name, data = saved(visit, visit.page.locator("#run-toy-a figcaption").get_by_text("PNG"))
+    assert name == "toy-a.png"
+    assert data.startswith(b"\x89PNG")
+    assert int.from_bytes(data[16:20], "big") == 2 * width
 
 
 def test_the_largest_table_that_is_offered_is_saved(browser, tmp_path) -> None:
@@ -213,6 +210,7 @@ def test_the_largest_table_that_is_offered_is_saved(browser, tmp_path) -> None:
     assert len(arrays.csv("x")) > 800_000
     write_run(tmp_path, arrays=arrays)
     with Visit(browser, write_report(tmp_path)) as visit:
+        visit.page.evaluate(UNFOLD)
         _, data = saved(visit, visit.page.locator(".downloads a").first)
         assert data.decode() == arrays.csv("x")
 
@@ -288,52 +286,27 @@ def test_the_page_follows_the_system_and_its_button(browser, report, scheme) -> 
         assert visit.said == []
 
 
-CONTRAST = """() => {
-    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-    const luminance = (colour) => {
-        canvas.fillStyle = colour;
-        canvas.fillRect(0, 0, 1, 1);
-        const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
-        return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-    };
-    const behind = (element) => {
-        for (let e = element; e; e = e.parentElement) {
-            const colour = getComputedStyle(e).backgroundColor;
-            if (colour !== "rgba(0, 0, 0, 0)") return colour;
-        }
-    };
-    const low = {};
-    for (const e of document.querySelectorAll("h1,h2,h3,p,a,td,dt,dd,li,b,code,button,.verdict")) {
-        if (!e.checkVisibility() || !e.textContent.trim()) continue;
-        const [x, y] = [luminance(getComputedStyle(e).color), luminance(behind(e))];
-        const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
-        if (ratio < 4.5) low[e.outerHTML.slice(0, 80)] = ratio;
-    }
-    return low;
-}"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_has_the_contrast_that_readers_need(browser, report, scheme) -> None:
     with Visit(browser, report, color_scheme=scheme) as visit:
-        visit.page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+        visit.page.evaluate(UNFOLD)
         assert visit.page.evaluate(CONTRAST) == {}
 
 
 def test_a_phone_never_scrolls_sideways(browser, report) -> None:
     with Visit(browser, report, viewport=PHONE, is_mobile=True, has_touch=True) as visit:
         page = visit.page
-        page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
-        wide = page.evaluate(
-            "[...document.querySelectorAll('body *')].filter(e => e.checkVisibility()"
-            " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML)"
-        )
-        assert wide == []
+        page.evaluate(UNFOLD)
+        assert page.evaluate(TOO_WIDE) == []
         size = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert size == [PHONE["width"], PHONE["width"]]
         page.locator("#summary").get_by_role("button", name="Verdict").tap()
         assert visit.column("#summary", 5)[0].endswith("FAILS")
+        pieces = page.locator("#run-toy-a .panel").all()
+        assert len(pieces) == page.locator("#run-toy-a .picture").evaluate(
+            "e => JSON.parse(e.dataset.panels).length"
+        )
+        assert all(piece.bounding_box()["width"] > 200 for piece in pieces)
         page.locator("#run-toy-a .picture").tap()
         page.get_by_role("button", name="Larger").tap()
         page.get_by_role("button", name="Close").tap()
@@ -373,4 +346,5 @@ def test_it_reads_without_scripts(browser, report) -> None:
         assert visit.page.locator("#summary tbody tr").count() == 7
         assert not visit.page.locator("#theme").is_visible()
         href = visit.page.locator("#run-toy-a .downloads a").first.get_attribute("href")
-        assert base64.b64decode(href.partition(",")[2]).decode() == toy_arrays().csv("accuracy")
+        packed = base64.b64decode(href.partition(",")[2])
+        assert gzip.decompress(packed).decode() == toy_arrays().csv("accuracy")

@@ -88,7 +88,7 @@ def misbehave(config: Trouble) -> Result:
         if os.fork() == 0:
             time.sleep(600)
         os._exit(4)
-    if config.kind == "global":  # generators that belong to nobody
+    if config.kind == "global":  # the global random generators
         drawn = [random.random(), float(np.random.rand()), float(torch.rand(()))]
         return {"y": np.array(drawn)}
     if config.kind == "print":

@@ -7,7 +7,7 @@ from tests.helpers import F64, generator, randn
 
 
 def separable(n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Gaussian inputs labelled by a sparse truth."""
+    """Gaussian inputs labeled by a sparse separator."""
     x = randn(n, d, seed=seed)
     truth = torch.zeros(d, dtype=F64)
     truth[: max(1, d // 5)] = 1
@@ -21,7 +21,7 @@ def not_separable(n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def quasi(n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """n separable rows, and before them six that live in the last two features and cancel."""
+    """Six rows that use only the last two features and cancel, then n separable rows."""
     x, y = separable(n, d, seed)
     pairs = torch.cat([torch.zeros(3, d - 2, dtype=F64), randn(3, 2, seed=seed + 1)], dim=1)
     return torch.cat([pairs, -pairs, x]), torch.cat([torch.ones(6, dtype=F64), y])

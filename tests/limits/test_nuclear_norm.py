@@ -15,7 +15,7 @@ def problem(rows: int, columns: int, rank: int, n: int, seed: int):
 
 
 def recomputed_gap(x, values, limit):
-    """Weak duality: Y lives on the observed entries and has spectral norm at most one."""
+    """Weak duality: Y is zero outside the observed entries and has spectral norm at most one."""
     y = limit.dual
     on = torch.zeros_like(y, dtype=torch.bool)
     on[x[:, 0], x[:, 1]] = True

@@ -1,4 +1,4 @@
-"""Limits scale exactly: data in any unit give the scaled answer, or one sentence."""
+"""Limits scale exactly: data in any unit give the scaled answer, or a clear error."""
 
 import pytest
 import torch

@@ -55,6 +55,6 @@ def exact_fisher_solve(
 
 
 def exact_graded(a: Tensor, b: Tensor, log_weight: Tensor) -> tuple[Tensor, int]:
-    """The shortest minimiser of Σ e^{2ℓ} (a·v − b)², and the rank of the rows."""
+    """The shortest minimizer of Σ e^{2ℓ} (a·v − b)², and the rank of the rows."""
     v, rank = exact_fisher_solve(a, log_weight, a, log_weight, b)
     return torch.tensor([float(x) for x in v], dtype=torch.float64), rank

@@ -30,7 +30,7 @@ def factors(name: str) -> tuple[Tensor, ...]:
 
 
 def singular(widths: tuple[int, ...], layer: int, seed: int) -> tuple[Tensor, ...]:
-    """Factors of which one lacks a rank although it is no bottleneck."""
+    """Factors with one that is rank-deficient although it is not a bottleneck."""
     ws = list(chain(widths, seed))
     u, s, vh = torch.linalg.svd(ws[layer], full_matrices=False)
     s[-1] = 0
@@ -144,7 +144,7 @@ def scaled(depth: int, smallest: float) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("smallest", [1e-2, 1e-4, 1e-6, 1e-9, 1e-12])
 @pytest.mark.parametrize("depth", [2, 3, 4])
 def test_ill_conditioned_factors_are_solved_or_refused(depth, smallest):
-    """The velocity asked for is reachable, so it must be reached; silence is not an answer."""
+    """The target velocity is reachable, so it must be reached, or an error raised."""
     left, right = partial_products(scaled(depth, smallest))
     j, u = dense(left, right, 4, 4), randn(4, 4, seed=5)
     try:

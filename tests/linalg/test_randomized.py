@@ -1,4 +1,4 @@
-"""Randomised pseudo-inverses against dense ones, on matrices of built spectra."""
+"""Randomized pseudo-inverses against dense ones, on matrices with given spectra."""
 
 import pytest
 import torch

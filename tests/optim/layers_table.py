@@ -26,12 +26,27 @@ ROWS = [
         test_capture.test_a_layer_used_twice_sums_both_uses,
     ),
     (
-        "Conv1d, Conv2d",
+        "Linear that shares the weight of an Embedding",
+        "the block of the Linear; the lookups are left out",
+        test_layers.test_a_tied_weight_has_the_block_of_the_head,
+    ),
+    (
+        "Linear with the weight and bias of another Linear",
+        "one block, every use counts",
+        test_layers.test_twins_count_both_uses,
+    ),
+    (
+        "Conv1d, Conv2d, Conv3d",
         "Λ ⊗ Λ̃ on patches; any stride, padding, dilation",
         test_layers.test_a_convolution_with_one_position_is_exact_for_one_sample,
     ),
     (
-        "Conv1d, Conv2d in groups",
+        "ConvTranspose1d, ConvTranspose2d, ConvTranspose3d",
+        "Λ ⊗ Λ̃ of inputs and patches of errors; the exact block of the bias; no groups",
+        test_layers.test_a_transposed_convolution_of_one_position_is_exact_for_one_sample,
+    ),
+    (
+        "Conv1d, Conv2d, Conv3d in groups",
         "Λ ⊗ Λ̃ of every group",
         test_layers.test_groups_are_convolutions_side_by_side,
     ),
@@ -41,14 +56,30 @@ ROWS = [
         test_layers.test_an_embedding_of_single_tokens_has_an_exact_diagonal_input_factor,
     ),
     (
+        "EmbeddingBag",
+        "frequencies ⊗ Λ̃, each entry with the errors of its bag; sums and averages",
+        test_layers.test_bags_count_each_entry_with_the_errors_of_its_bag,
+    ),
+    (
+        "LSTM, GRU, RNN, LSTMCell, GRUCell, RNNCell",
+        "Λ ⊗ Λ̃ of every matrix with its bias, a row per time step; exact for one step of one "
+        "sample; no projections",
+        test_layers.test_rows_of_recurrent_layers_give_the_gradients,
+    ),
+    (
+        "PReLU",
+        "the exact block of the slopes",
+        test_layers.test_slopes_and_shared_biases_have_exact_blocks,
+    ),
+    (
         "LayerNorm, RMSNorm, GroupNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d",
         "the exact block of scale and shift; its diagonal beyond 1024 numbers",
         test_layers.test_blocks_of_normalizations_are_exact,
     ),
     (
         "MultiheadAttention",
-        "Λ ⊗ Λ̃ of queries, keys, values and output; self-attention",
-        test_attention.test_factors_are_those_of_linear_layers,
+        "Λ ⊗ Λ̃ of queries, keys, values and output; self-attention and cross-attention",
+        test_attention.test_cross_attention_is_that_of_linear_layers,
     ),
 ]
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.nn import Conv2d, Flatten, Linear, Module, Sequential, Tanh
+from torch.nn import Conv2d, Flatten, Linear, Module, Parameter, Sequential, Tanh
 
 from natgrad.likelihoods import Likelihood
 from natgrad.optim import NGD
@@ -97,3 +97,14 @@ def joint(gradients: dict[str, Tensor], name: str) -> Tensor:
     weight = gradients[f"{name}.weight"].flatten(1)
     bias = gradients.get(f"{name}.bias")
     return weight if bias is None else torch.cat([weight, bias[:, None]], dim=1)
+
+
+class Scale(Module):
+    """A layer that the optimizer does not know, with a parameter."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.weight = Parameter(torch.ones(n))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight

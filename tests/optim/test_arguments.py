@@ -127,8 +127,8 @@ def takes_a_step(made):
     [
         (lambda m: NGD(m.parameters(), lr=1e-3), "Pass the model itself and not its parameters"),
         (lambda m: NGD.published(m.parameters()), "Pass the model itself and not its parameters"),
-        (lambda m: NGD(m), "must be a likelihood"),
-        (lambda m: NGD(m, torch.nn.CrossEntropyLoss()), r"natgrad\.Categorical\(\)"),
+        (lambda m: NGD(m), "must be a criterion"),
+        (lambda m: NGD(m, torch.nn.functional.cross_entropy), r"natgrad\.optim\.Loss"),
         (lambda m: NGD(m, Categorical), r"Did you mean Categorical\(\)\?"),
         (lambda m: NGD(Linear, Gaussian()), r"Make one: Linear"),
         (lambda m: NGD(m, Gaussian(), lrr=0.1), "no option 'lrr'. Did you mean 'lr'?"),
@@ -183,6 +183,7 @@ def test_a_closure_is_a_function(closure):
         optimizer.step(closure)
 
 
+@pytest.mark.filterwarnings("ignore::natgrad.optim.AdaptationWarning")
 @pytest.mark.parametrize("value", ["text", None, [], torch.zeros(2), 1j, True])
 def test_a_closure_returns_the_loss(value):
     model = Linear(2, 1)

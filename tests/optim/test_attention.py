@@ -111,12 +111,45 @@ class Cross(Module):
         return self.last(self.attention(x, x[:, :2], x[:, :2], need_weights=False)[0].mean(1))
 
 
-def test_attention_to_something_else_is_named_and_takes_plain_steps():
-    model, criterion = seeded(Cross), Gaussian()
-    optimizer = NGD(model, criterion)
-    with pytest.warns(UncoveredWarning, match="attention.in_proj_weight"):
-        train(optimizer, criterion, X, Y, 1)
-    losses = train(optimizer, criterion, X, Y, 10)
-    assert losses[-1] < losses[0]
-    with pytest.warns(UncoveredWarning, match="size of their own"):
-        NGD(Cross(kdim=3, vdim=3).double(), criterion)
+class WrittenCross(Written):
+    """The same from Linear layers: queries of all positions, keys and values of the first two."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        inputs = (x, x[:, :2], x[:, :2])
+        layers = zip((self.q, self.k, self.v), inputs, strict=True)
+        q, k, v = (f(a).unflatten(2, (2, 2)).transpose(1, 2) for f, a in layers)
+        h = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.last(self.out(h.transpose(1, 2).flatten(2)).mean(1))
+
+
+@pytest.mark.parametrize("method", ["kronecker", "diagonal"])
+def test_cross_attention_is_that_of_linear_layers(method):
+    """Keys and values have inputs of their own, here fewer than the queries."""
+    cross = seeded(Cross)
+    written = WrittenCross().double().train()
+    written.load_state_dict(copy(cross).state_dict())
+    found, apart = blocks(cross, method=method), blocks(written, method=method)
+    for i, name in enumerate("qkv"):
+        if method == "diagonal":
+            assert_near(found["attention"].squares.matrix[i], apart[name].squares.matrix, 1e-9)
+            continue
+        for side in ("inputs", "errors"):
+            ours, theirs = getattr(found["attention"], side), getattr(apart[name], side)
+            assert_near(symmetric(ours.matrix[i]), symmetric(theirs.matrix), 1e-9)
+
+
+def test_projections_with_sizes_of_their_own_see_their_inputs():
+    class Sizes(Cross):
+        def forward(self, x: Tensor) -> Tensor:
+            keys = x[:, :2, :3]
+            return self.last(self.attention(x, keys, keys, need_weights=False)[0].mean(1))
+
+    with pytest.warns(UncoveredWarning, match="in_proj_bias"):
+        optimizer = NGD(seeded(lambda: Sizes(kdim=3, vdim=3)), Gaussian(), factors=EXACT)
+    backward(optimizer.model, optimizer.likelihood, X, Y)
+    optimizer.step()
+    found = optimizer._core.preconditioner.blocks
+    for kind, x in (("q", X), ("k", X[:, :2, :3]), ("v", X[:, :2, :3])):
+        rows = x.reshape(-1, x.shape[-1])
+        inputs = symmetric(found[f"attention.{kind}_proj_weight"].inputs.matrix)
+        assert_near(inputs, rows.mT @ rows / len(rows), 1e-9)

@@ -33,6 +33,7 @@ def test_a_compiled_model_takes_the_same_steps(options):
         assert_near(a, b, 1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::natgrad.optim.AdaptationWarning")
 def test_a_compiled_model_with_a_custom_loss():
     y = torch.randint(0, 2, (12,), generator=generator(3))
     model = compiled(seeded(lambda: mlp(3, 6, 2)))

@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from torch.nn import LSTM, Linear, Module, PReLU, Sequential
+from torch.nn import LSTM, Linear, Module, Sequential
 
 from natgrad import Categorical, Gaussian
-from natgrad.optim import NGD, StepStatistics, UncoveredWarning, diagnose
+from natgrad.optim import NGD, StepStatistics, diagnose
 from tests.helpers import randn
-from tests.optim.nets import mlp, seeded, train, weights_of
+from tests.optim.nets import Scale, mlp, seeded, train, weights_of
 
 
 def test_it_names_layers_and_what_is_left_out():
-    model = seeded(lambda: Sequential(Linear(3, 4), PReLU(), Linear(4, 2)))
+    model = seeded(lambda: Sequential(Linear(3, 4), Scale(4), Linear(4, 2)))
     before = weights_of(model)
     model[0].weight.grad = torch.ones_like(model[0].weight)
     found = diagnose(model, Gaussian(), randn(30, 3, seed=1))
@@ -21,7 +21,7 @@ def test_it_names_layers_and_what_is_left_out():
     ]
     assert list(found.uncovered) == ["1.weight"]
     assert found.parameters == sum(p.numel() for p in model.parameters())
-    assert "PReLU is not a supported layer" in str(found)
+    assert "Scale is not a supported layer" in str(found)
     for a, b in zip(before, weights_of(model), strict=True):
         assert torch.equal(a, b)
     assert torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight))
@@ -68,11 +68,9 @@ class Recurrent(Module):
         return out
 
 
-def test_recurrent_networks_are_named_and_trained_with_plain_steps():
+def test_recurrent_networks_with_sliced_outputs_train():
     model, criterion = seeded(Recurrent), Gaussian()
-    with pytest.warns(UncoveredWarning, match="LSTM is not a supported layer") as record:
-        optimizer = NGD(model, criterion)
-    assert len(record) == 1
+    optimizer = NGD(model, criterion, strict=True)
     losses = train(optimizer, criterion, randn(20, 5, 3, seed=4), randn(20, 2, seed=5), 10)
     assert losses[-1] < losses[0]
 
@@ -90,3 +88,31 @@ def test_scalars_go_to_any_logger():
     assert {"ratio", "damping", "share", "seconds/inverses"} <= set(last)
     assert all(type(value) is float for value in last.values())
     assert "ratio" not in StepStatistics().scalars()
+
+
+def test_exact_steps_are_recommended_where_one_side_is_small():
+    def recommended(n: int, *widths: int) -> str:
+        found = diagnose(mlp(*widths), Gaussian(), torch.randn(n, widths[0]))
+        assert ("GaussNewton" in str(found)) is (found.recommends == "GaussNewton")
+        return found.recommends
+
+    assert recommended(300, 2, 40, 40, 1) == "GaussNewton"  # 300 outputs
+    assert recommended(3000, 2, 20, 1) == "GaussNewton"  # 81 parameters
+    assert recommended(1100, 2, 40, 40, 1) == "NGD"
+
+
+def test_a_raw_table_is_noted_at_the_first_step():
+    """Columns of 50 and 200 with targets of 150 are said to need standardizing; scaled ones not."""
+    x, y = randn(60, 3, seed=1), randn(60, 1, seed=2)
+    for inputs, targets, words in (
+        (x * torch.tensor([1.0, 5.0, 30.0]) + 50, 150 + 70 * y, ["inputs are", "targets are"]),
+        (x, y, []),
+        (x * torch.tensor([1e-4, 1.0, 1.0]), y, ["inputs are"]),
+    ):
+        for criterion in (Gaussian(), torch.nn.MSELoss()):
+            optimizer = NGD(seeded(lambda: mlp(3, 4, 1)), criterion)
+            criterion(optimizer.model(inputs), targets).backward()
+            optimizer.step()
+            notes = [note for note in optimizer.statistics.notes if "standardized" in note]
+            assert len(notes) == len(words)
+            assert all(word in note for word, note in zip(words, notes, strict=True))

@@ -108,7 +108,7 @@ def test_a_row_alone_needs_no_matrix():
 
 
 def test_along_a_row_alone_nothing_is_lost_to_rounding():
-    """1/(γ + |x|²) is a billionth of 1/γ here; a factorisation in single precision loses it."""
+    """1/(γ + |x|²) is a billionth of 1/γ here; a factorization in single precision loses it."""
     x = 30 * randn(60, 1, seed=42).float()
     square = float(x.double().mT @ x.double())
     assert_near(Row(x, 1e-4).left(x), x.double() / (1e-4 + square), 1e-5)
@@ -256,7 +256,7 @@ def test_exact_solvers_agree():
 
 
 def test_a_constant_factor_is_decomposed_once(monkeypatch):
-    """Whatever the damping does, and to the numbers of a fresh factorisation."""
+    """Whatever the damping does, and to the numbers of a fresh factorization."""
     factor, keeper, matrix = Factor(memory=0), Keeper(), randn(6, 6, seed=1)
     matrix = matrix @ matrix.mT
     factor.fix(torch.tril(matrix))

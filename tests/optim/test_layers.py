@@ -6,17 +6,26 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import (
+    GRU,
+    LSTM,
+    RNN,
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
     Conv1d,
     Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
     Embedding,
+    EmbeddingBag,
     Flatten,
     GroupNorm,
     LayerNorm,
     Linear,
     Module,
+    PReLU,
     RMSNorm,
     Sequential,
     Tanh,
@@ -24,10 +33,11 @@ from torch.nn import (
 
 from natgrad import Categorical, Gaussian, Network, reference
 from natgrad.errors import ShapeError
-from natgrad.optim import NGD, EqualShare, Factors
+from natgrad.optim import NGD, EqualShare, Factors, Quadratic
 from natgrad.optim._curvature.factor import symmetric
+from natgrad.optim._layers.coverage import cover
 from natgrad.optim._layers.norm import NormLayer
-from tests.helpers import assert_near, generator, randn
+from tests.helpers import assert_near, for_each, generator, randn
 from tests.optim.nets import backward, seeded, train, weights_of
 
 EXACT = Factors(memory=0, source="exact", exact_output=False)
@@ -147,11 +157,238 @@ def test_an_embedding_step_is_the_formula():
     assert torch.equal(model[0].weight[0], before[0])  # the padding's entry has no gradient
 
 
+def test_slopes_and_shared_biases_have_exact_blocks():
+    """PReLU and the bias of a transposed convolution: one number per channel, or for all."""
+    x, y, criterion = randn(6, 3, 4, seed=1), randn(6, 2, seed=2), Gaussian()
+    for build, layer, names in (
+        (lambda: first(PReLU(3), Flatten(), Linear(12, 2)), "0", ["0.weight"]),
+        (lambda: first(PReLU(), Flatten(), Linear(12, 2)), "0", ["0.weight"]),
+        (
+            lambda: first(ConvTranspose1d(3, 2, 3), Tanh(), Flatten(), Linear(12, 2)),
+            "0.bias",
+            ["0.bias"],
+        ),
+    ):
+        optimizer = started(build, criterion, x, y, step_length=Quadratic())
+        dense = fisher_of(build, criterion, x, *names)
+        assert_near(symmetric(block(optimizer, layer).errors.matrix), dense, 1e-9)
+
+
+TRANSPOSED = {
+    "1d": (lambda: ConvTranspose1d(2, 3, 3, stride=2, padding=1, output_padding=1), (5, 2, 4)),
+    "1d dilated": (lambda: ConvTranspose1d(2, 3, 2, dilation=3, bias=False), (5, 2, 4)),
+    "2d": (lambda: ConvTranspose2d(2, 3, (2, 3), stride=(2, 1), padding=(0, 1)), (5, 2, 3, 4)),
+    "3d": (lambda: ConvTranspose3d(2, 3, 2, stride=2, dilation=2), (5, 2, 2, 3, 2)),
+}
+
+
+def test_rows_of_transposed_convolutions_give_the_gradient():
+    """Σ over rows of errors times inputs is the gradient of the kernel, whatever the options."""
+
+    def check(name: str) -> None:
+        make, shape = TRANSPOSED[name]
+        conv, x = seeded(make), randn(*shape, seed=3)
+        layer = cover(Sequential(conv)).layers["0"]
+        out = conv(x)
+        e = randn(*out.shape, seed=4)
+        out.backward(e)
+        g = layer.error_rows(e).mT @ layer.input_rows(x)
+        assert_near(layer.matrix(conv.weight.grad, None), g, 1e-10)
+        assert torch.equal(layer.split(layer.matrix(conv.weight, None))[0], conv.weight)
+
+    for_each(list(TRANSPOSED), check)
+
+
+@pytest.mark.parametrize("kind", [ConvTranspose1d, ConvTranspose2d])
+def test_a_transposed_convolution_of_one_position_is_exact_for_one_sample(kind):
+    spatial = (3,) if kind is ConvTranspose1d else (3, 2)
+    size = 2 * 3 * (1 if kind is ConvTranspose1d else 2)
+    build = lambda: first(kind(4, 2, spatial), Tanh(), Flatten(), Linear(size, 3))  # noqa: E731
+    x, y = randn(1, 4, *[1] * len(spatial), seed=4), torch.tensor([1])
+    optimizer = started(build, Categorical(), x, y)
+    dense = fisher_of(build, Categorical(), x, "0.weight")
+    found = block(optimizer, "0")
+    inputs, errors = symmetric(found.inputs.matrix), symmetric(found.errors.matrix)
+    assert_near(torch.kron(inputs, errors), dense, 1e-9)
+
+
+BAGS = {
+    "rows": (torch.tensor([[0, 1], [1, 3], [4, 3], [2, 0]]), None, {}),
+    "offsets": (torch.tensor([0, 1, 3, 4, 2, 0]), torch.tensor([0, 1, 4, 5]), {}),
+    "average": (torch.tensor([0, 1, 3, 4, 2, 0]), torch.tensor([0, 1, 4, 5]), {"mode": "mean"}),
+    "padding": (torch.tensor([[0, 1], [1, 3], [4, 2], [2, 0]]), None, {"padding_idx": 2}),
+}
+
+
+class Bag(Module):
+    def __init__(self, offsets: Tensor | None, options: dict[str, object]) -> None:
+        super().__init__()
+        self.offsets, options = offsets, {"mode": "sum"} | options
+        self.bag, self.head = EmbeddingBag(5, 3, **options), Linear(3, 2)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.bag(x, self.offsets))
+
+
+def test_bags_count_each_entry_with_the_errors_of_its_bag():
+    """The diagonal blocks of entries that no bag holds twice are those of the dense Fisher."""
+
+    def check(name: str) -> None:
+        x, offsets, options = BAGS[name]
+        build = partial(Bag, offsets, options)
+        y, criterion = randn(4, 2, seed=2), Gaussian()
+        optimizer = started(build, criterion, x, y, method="diagonal")
+        squares = block(optimizer, "bag").squares.matrix.mT
+        model = seeded(build)
+        dense = torch.zeros(15, dtype=squares.dtype)
+        for f in model(x).reshape(-1):
+            (g,) = torch.autograd.grad(f, model.bag.weight, retain_graph=True)
+            dense += g.reshape(-1) ** 2 / 4
+        assert_near(squares.reshape(-1), dense, 1e-9)
+        # The head is linear: with sums, every bag has the same errors.
+        kronecker = block(started(build, criterion, x, y), "bag")
+        kept = x[x != 2] if name == "padding" else x
+        counts = torch.bincount(kept.reshape(-1), minlength=5).double()
+        assert_near(kronecker.inputs.matrix, counts / counts.sum(), 1e-12)
+
+    for_each(list(BAGS), check)
+
+
+class Recurrent(Module):
+    """A recurrent layer with a head on its last output."""
+
+    def __init__(self, kind: type[Module], **options: object) -> None:
+        super().__init__()
+        self.inner = kind(2, 3, batch_first=True, **options)
+        self.head = Linear(6 if options.get("bidirectional") else 3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.inner(x)[0][:, -1])
+
+
+@pytest.mark.parametrize("kind", [LSTM, GRU, RNN])
+def test_recurrent_layers_of_one_step_are_exact_for_one_sample(kind):
+    build = partial(Recurrent, kind)
+    x, y, criterion = randn(1, 1, 2, seed=4), torch.tensor([1]), Categorical()
+    optimizer = started(build, criterion, x, y)
+    dense = fisher_of(build, criterion, x, "inner.weight_ih_l0")
+    found = block(optimizer, "inner.weight_ih_l0")
+    inputs, errors = symmetric(found.inputs.matrix), symmetric(found.errors.matrix)
+    assert_near(torch.kron(errors, inputs[:-1, :-1]), dense, 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kind", [LSTM, GRU, RNN])
+def test_rows_of_recurrent_layers_give_the_gradients(kind, dtype):
+    """Every use of every matrix is found: errors times inputs, summed over uses, is the gradient.
+
+    Also where torch has a fused kernel, and for all levels and directions.
+    """
+    options = {"num_layers": 2, "bidirectional": True}
+    model = seeded(partial(Recurrent, kind, **options), dtype=dtype)
+    x = randn(5, 4, 2, seed=5, dtype=dtype)
+    criterion = Gaussian()
+    optimizer = NGD(model, criterion, strict=True)
+    held: dict[str, list[object]] = {}
+    capture = optimizer._core.capture
+    gather = capture.gather._sum
+
+    def noted(likelihood, output, y, visits):  # type: ignore[no-untyped-def]
+        held.update({name: list(seen) for name, seen in visits.items()})
+        return gather(likelihood, output, y, visits)
+
+    capture.gather._sum = noted
+    output = model(x)
+    loss = criterion(output, randn(5, 2, seed=6, dtype=dtype))
+    layers = capture.gather.coverage.layers
+    assert len(layers) == 9
+    edges = [(name, v) for name, seen in held.items() for v in seen]
+    errors = torch.autograd.grad(loss, [v.edge for _, v in edges], retain_graph=True)
+    loss.backward()
+    for name, layer in layers.items():
+        found = 0.0
+        for (key, visit), e in zip(edges, errors, strict=True):
+            if key == name:
+                rows = torch.nn.functional.pad(layer.input_rows(visit.x), (0, 1), value=1.0)
+                found = found + layer.error_rows(e).mT @ rows
+        assert_near(layer.gradient(), found, 1e-9 if dtype == torch.float64 else 1e-4)
+
+
+def test_fused_kernels_are_switched_on_again():
+    before = torch._C._get_mkldnn_enabled()
+    model = seeded(partial(Recurrent, LSTM), dtype=torch.float32)
+    _optimizer = NGD(model, Gaussian())
+    model(torch.zeros(2, 3, 2))
+    with pytest.raises(RuntimeError):
+        model(torch.zeros(2, 3, 7))
+    assert torch._C._get_mkldnn_enabled() == before
+
+
+class Tied(Module):
+    """A language model whose head is its table of embeddings."""
+
+    def __init__(self, tied: bool) -> None:
+        super().__init__()
+        self.table, self.inner = Embedding(7, 4), Linear(4, 4)
+        self.head = Linear(4, 7, bias=False)
+        if tied:
+            self.head.weight = self.table.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.inner(self.table(tokens)).tanh()).flatten(0, 1)
+
+
+def test_a_tied_weight_has_the_block_of_the_head():
+    x = torch.randint(0, 7, (20, 5), generator=generator(9))
+    y = ((x + 1) % 7).reshape(-1)
+    criterion, found = Categorical(), {}
+    for tied in (True, False):
+        model = Tied(tied).double()
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(0.5 * randn(*p.shape, seed=p.numel()))
+            model.head.weight.copy_(model.table.weight)
+        optimizer = NGD(model, criterion, factors=EXACT, strict=True)
+        backward(model, criterion, x, y)
+        optimizer.step()
+        found[tied] = block(optimizer, "head")
+    for side in ("inputs", "errors"):
+        ours, theirs = (getattr(found[tied], side).matrix for tied in (True, False))
+        assert_near(symmetric(ours), symmetric(theirs), 1e-9)
+    model = seeded(partial(Tied, True))
+    optimizer = NGD(model, criterion, strict=True, step_length=Quadratic())
+    assert train(optimizer, criterion, x, y, 40)[-1] < 0.1
+
+
+def test_twins_count_both_uses():
+    """Two modules with one weight are one module used twice."""
+
+    class Twins(Module):
+        def __init__(self, apart: bool) -> None:
+            super().__init__()
+            self.a, self.head = Linear(3, 3, bias=False), Linear(3, 2)
+            self.b = Linear(3, 3, bias=False) if apart else self.a
+            self.b.weight = self.a.weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.b(self.a(x).tanh()).tanh())
+
+    x, y, criterion = randn(6, 3, seed=1), randn(6, 2, seed=2), Gaussian()
+    one, two = (block(started(partial(Twins, apart), criterion, x, y), "a") for apart in (0, 1))
+    assert_near(symmetric(one.inputs.matrix), symmetric(two.inputs.matrix), 1e-12)
+    assert_near(symmetric(one.errors.matrix), symmetric(two.errors.matrix), 1e-12)
+
+
 CONVOLUTIONS = {
     "Conv1d": (lambda: Conv1d(2, 4, 3, stride=2, padding=1, dilation=1), (5, 2, 7), 16),
     "Conv1d dilated": (lambda: Conv1d(2, 4, 2, dilation=3, bias=False), (5, 2, 6), 12),
     "Conv1d circular": (lambda: Conv1d(2, 4, 3, padding=1, padding_mode="circular"), (5, 2, 5), 20),
     "Conv2d": (lambda: Conv2d(2, 4, (2, 3), stride=(2, 1), padding=(1, 0)), (5, 2, 4, 4), 24),
+    "Conv3d": (
+        lambda: Conv3d(2, 4, (2, 1, 2), stride=(1, 2, 1), padding=(1, 0, 0), dilation=(1, 1, 2)),
+        (5, 2, 2, 3, 4),
+        24,
+    ),
     "Conv2d same": (lambda: Conv2d(2, 4, 3, padding="same", dilation=2), (5, 2, 3, 3), 36),
 }
 
@@ -181,10 +418,10 @@ def options(conv: Module, groups: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-@pytest.mark.parametrize("kind", [Conv1d, Conv2d])
+@pytest.mark.parametrize("kind", [Conv1d, Conv2d, Conv3d])
 def test_a_convolution_with_one_position_is_exact_for_one_sample(kind, groups):
     """One position, one sample: Λ ⊗ Λ̃ of every group is the dense Fisher's block."""
-    spatial = (3,) if kind is Conv1d else (3, 2)
+    spatial = {Conv1d: (3,), Conv2d: (3, 2), Conv3d: (2, 1, 2)}[kind]
     build = lambda: first(kind(4, 4, spatial, groups=groups), Tanh(), Flatten(), Linear(4, 3))  # noqa: E731
     x, y, criterion = randn(1, 4, *spatial, seed=4), torch.tensor([1]), Categorical()
     optimizer = started(build, criterion, x, y)

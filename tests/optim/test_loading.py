@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import BatchNorm1d, Embedding, Flatten, LayerNorm, Linear, PReLU, Sequential, Tanh
+from torch.nn import BatchNorm1d, Embedding, Flatten, LayerNorm, Linear, Sequential, Tanh
 
 from natgrad import Gaussian
 from natgrad.errors import InvalidInputError
 from natgrad.optim import NGD, Factors, Preconditioner, UncoveredWarning
 from tests.helpers import randn
-from tests.optim.nets import backward, linear_chain, mlp, seeded, weights_of
+from tests.optim.nets import Scale, backward, linear_chain, mlp, seeded, weights_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::natgrad.optim.UncoveredWarning")
 
@@ -25,7 +25,7 @@ TOKENS = torch.arange(24).reshape(12, 2) % 5
 
 
 def mixed():
-    return Sequential(Linear(3, 6), PReLU(), LayerNorm(6), Linear(6, 2))
+    return Sequential(Linear(3, 6), Scale(6), LayerNorm(6), Linear(6, 2))
 
 
 def words():

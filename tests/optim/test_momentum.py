@@ -11,7 +11,7 @@ from natgrad.errors import InvalidInputError, NonFiniteError
 from natgrad.optim import NGD, EqualShare, Factors, PerLayer
 from natgrad.optim.momentum import Momentum
 from tests.helpers import F64, assert_near, randn
-from tests.optim.nets import backward, mlp, seeded, weights_of
+from tests.optim.nets import backward, mlp, seeded, train, weights_of
 
 BATCHES = [(randn(6, 3, seed=2 * k), randn(6, 2, seed=2 * k + 1)) for k in range(8)]
 
@@ -223,3 +223,17 @@ def test_an_average_that_has_nothing_to_do_with_a_batch_is_dropped():
     assert optimizer._momentum.weight == 1
     for p in model.parameters():
         assert torch.equal(optimizer._momentum.values[p], p.grad)
+
+
+def test_one_cycle_also_cycles_the_momentum():
+    model, criterion = seeded(lambda: mlp(3, 6, 2)), Gaussian()
+    x, y = randn(40, 3, seed=1), randn(40, 2, seed=2)
+    optimizer = NGD(model, criterion)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=12)
+    seen = []
+    for _ in range(12):
+        train(optimizer, criterion, x, y, 1)
+        seen.append(optimizer._momentum.factor)
+        scheduler.step()
+    assert seen[0] == pytest.approx(0.95)
+    assert min(seen) == pytest.approx(0.85, abs=0.01)

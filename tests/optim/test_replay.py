@@ -34,6 +34,7 @@ def test_only_the_data_are_run_that_the_rows_belong_to(flat, rows, data):
     replay = Replay(model, (x,), {})
     wanted = model(x)
     replay.remember(wanted)
+    replay = replay.giving(wanted)
     with torch.no_grad():
         assert torch.allclose(replay.outputs(rows), wanted[:rows])
     assert model.seen == [8, data]

@@ -1,17 +1,18 @@
 """Checkpoints, refused steps, memory."""
 
+import copy
 import gc
 import io
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module, Sequential
+from torch.nn import BatchNorm1d, Linear, Module, Sequential
 
 from natgrad import Categorical, Gaussian
 from natgrad.errors import InvalidInputError, NonFiniteError, UnsupportedError
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors
-from tests.helpers import generator, randn
+from tests.helpers import assert_near, generator, randn
 from tests.optim.nets import backward, linear_chain, mlp, seeded, train, weights_of
 
 X, Y = randn(40, 3, seed=1), randn(40, 2, seed=2)
@@ -270,3 +271,27 @@ def test_a_layer_that_sits_out_resumes_bit_for_bit(n, options):
         optimizer.remove()
         ends.append([p.detach().clone() for p in model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
+
+
+def test_running_averages_of_batch_normalization_follow_the_average_of_weights():
+    """Those of the last step belong to other weights."""
+    x, y, criterion = randn(30, 3, seed=1), randn(30, 2, seed=2), Gaussian()
+    model = seeded(lambda: Sequential(Linear(3, 4), BatchNorm1d(4), Linear(4, 2)))
+    optimizer = NGD(model, criterion, weight_average=2.0)
+    norm, means = model[1], [model[1].running_mean.clone()]
+    for _ in range(6):
+        optimizer.zero_grad()
+        criterion(model(x), y).backward()
+        optimizer.step()
+        means.append(norm.running_mean.clone())
+    average = means[0]
+    for k, mean in enumerate(means[1:], 1):
+        average = average + 2 / (k + 2) * (mean - average)
+    with optimizer.averaged():
+        assert_near(norm.running_mean, average, 1e-12)
+        assert norm.num_batches_tracked == 6
+    assert torch.equal(norm.running_mean, means[-1])
+    fresh = NGD(seeded(lambda: copy.deepcopy(model)), criterion, weight_average=2.0)
+    fresh.load_state_dict(optimizer.state_dict())
+    with fresh.averaged():
+        assert_near(fresh.model[1].running_mean, average, 1e-12)

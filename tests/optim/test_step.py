@@ -466,7 +466,7 @@ def test_an_unverified_step_is_shortened_until_its_predicted_decrease_is_plausib
 
     direction = Direction([Part([torch.zeros(1)], [torch.ones(1)], slope=8.0)])
     batch = SimpleNamespace(n=2, calls=[], world=SimpleNamespace(size=1))
-    ruler = Ruler(Stub(), Gaussian(), custom=custom)
+    ruler = Ruler(Stub(), custom=custom)
     ruler.reproduction.rows = -1
     found = ruler.length(
         batch, direction, 1.0, damping=0.0, loss=loss, verified=verified, usual=None

@@ -1,4 +1,4 @@
-"""Methods of parametrizations explain what they cannot take, and cost nothing where they can."""
+"""Methods of parametrizations explain invalid arguments, and checks of valid ones are cheap."""
 
 import pytest
 import torch
@@ -90,7 +90,7 @@ def test_errors_of_python_calls_stay_as_they_are():
 
 
 def test_guards_read_no_entries():
-    """Transforms have none to read, and flows must see NaN to stop by themselves."""
+    """Transforms have no entries to read, and flows must see NaN to stop by themselves."""
     moved = torch.func.vmap(lambda row: ng.Diagonal(2).predict(W, row[None])[0])(X)
     assert torch.equal(moved, X @ W.prod(0))
     assert ng.Diagonal(2).predict(W * torch.nan, X).isnan().all()

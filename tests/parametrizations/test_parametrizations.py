@@ -160,7 +160,7 @@ def test_layers_of_a_network_are_its_modules_with_parameters():
 
 
 def test_layers_of_a_network_do_not_depend_on_the_order_of_the_dict():
-    """The docstring promises the module's order."""
+    """The docstring states that the order is the module's."""
     m = model("network-mlp")
     reordered = dict(reversed(m.params.items()))
     first = m.parametrization.restrict(reordered, 0)
@@ -347,7 +347,7 @@ def test_memory_bounds_the_rows_computed_at_once():
     m, sizes = model("network-mlp"), []
     inner = m.parametrization.module
     p = sum(t.numel() for t in m.params.values())
-    network = Network(inner, memory=2 * p * 8)  # two data, one output, eight bytes
+    network = Network(inner, memory=2 * p * 8)  # two samples, one output, eight bytes
     for rows in network._row_chunks(m.params, m.x, list(m.params)):
         sizes.append(tuple(rows.shape))
     assert sizes == [(2, 1, p), (2, 1, p)]
@@ -381,7 +381,7 @@ def test_init_copies_the_module():
 
 
 class SilentInteraction(torch.nn.Module):
-    """Outputs do not show yet that data interact: the gain starts at zero."""
+    """Outputs do not show yet that samples interact, because the gain starts at zero."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -401,14 +401,14 @@ def test_interaction_is_noticed_even_where_its_gain_is_zero():
 
 
 def test_a_module_that_mixes_data_differs_from_single_data():
-    """The fixture is a real test of interaction: alone, every datum has output zero."""
+    """The fixture is a real test of interaction: alone, every sample has output zero."""
     network = Network(module(MeanShift))
     params, x = network.init(), randn(4, 3, seed=3)
     assert bool(network.predict(params, x).abs().max() > 0.1)
     assert not bool(network.predict(params, x[:1]).any())
 
 
-# Initialisations.
+# Initializations.
 
 
 def test_free_and_tied_initializations_of_a_diagonal_network():

@@ -23,7 +23,7 @@ RECORDS = {
     "natgrad.data.completion.Completion",
     "natgrad.data.mnist.Mnist",
     "natgrad.data.separable.Separable",
-    "natgrad.data.tables.Labelled",
+    "natgrad.data.tables.Labeled",
     "natgrad.data.teachers.Regression",
     "natgrad.data.triples.Table",
     "natgrad.data.triples.Triples",
@@ -34,6 +34,7 @@ RECORDS = {
     "natgrad.limits.Separability",
     "natgrad.linalg.LeastSquares",
     "natgrad.optim.Diagnosis",
+    "natgrad.optim.GaussNewtonStatistics",
     "natgrad.optim.StepStatistics",
     "natgrad.parametrizations.Design",
     "natgrad.stopping.Progress",
@@ -43,8 +44,10 @@ RECORDS = {
 REFUSES = {
     "natgrad.Bernoulli.precision_root",  # no constant Fisher
     "natgrad.Categorical.precision_root",
+    "natgrad.likelihoods.Poisson.precision_root",
     "natgrad.DeepLinear.natural_lift",  # not read at entries
     "natgrad.Diagonal.natural_lift",
+    "natgrad.GaussNewton.add_param_group",
     "natgrad.NGD.add_param_group",
     "natgrad.data.mnist.load",
 }
@@ -71,5 +74,6 @@ def hands_on(name: str) -> bool:
     """
     owner, _, last = name.rpartition(".")
     kind = owner.rpartition(".")[2]
-    maps = {*LIKELIHOODS, *MODELS, "Root", "Whitened", "Completion"}
+    likelihoods = {name.rpartition(".")[2] for name in LIKELIHOODS}
+    maps = {*likelihoods, *MODELS, "Root", "Whitened", "Completion"}
     return kind in maps or last in ("flatten", "unflatten", "widen")

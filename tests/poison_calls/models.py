@@ -28,8 +28,16 @@ LIKELIHOODS: dict[str, tuple[Callable[[], Any], Callable[[], Tensor], Callable[[
     "Bernoulli": (ng.Bernoulli, lambda: real(4), signs),
     "Categorical": (ng.Categorical, lambda: real(4, 3), lambda: torch.tensor([0, 1, 2, 0])),
     "Gaussian": (lambda: ng.Gaussian(torch.eye(2).double()), lambda: real(4, 2), x),
+    "likelihoods.Huber": (ng.likelihoods.Huber, lambda: real(4, 1), lambda: real(4, 1)),
+    "likelihoods.Poisson": (
+        ng.likelihoods.Poisson,
+        lambda: real(4, 1),
+        lambda: torch.tensor([[0.0], [2.0], [1.0], [0.0]]).double(),
+    ),
 }
 add("natgrad.Bernoulli", ng.Bernoulli, lambda: {"reduction": "sum", "zero_one": True})
+add("natgrad.likelihoods.Huber", ng.likelihoods.Huber, lambda: {"delta": 1.0, "reduction": "sum"})
+add("natgrad.likelihoods.Poisson", ng.likelihoods.Poisson, lambda: {"reduction": "sum"})
 add("natgrad.Categorical", ng.Categorical, lambda: {"reduction": "sum"})
 add(
     "natgrad.Gaussian",

@@ -90,6 +90,47 @@ add(
 )
 add_method("natgrad.NGD.add_param_group", ngd, lambda: {"param_group": {"params": []}})
 add_method("natgrad.NGD.load_state_dict", ngd, lambda: {"state_dict": ngd().state_dict()})
+
+
+def gauss_newton() -> ng.GaussNewton:
+    """Return an optimizer, with a closure of residuals."""
+    net = module()
+    found = ng.GaussNewton(net)
+    found.test_closure = lambda: net(x())[:, 0] - signs()  # type: ignore[attr-defined]
+    return found
+
+
+def _gauss_newton() -> Call:
+    net = module()
+    return ng.GaussNewton, {
+        "model": net,
+        "likelihood": ng.Gaussian(),
+        "coefficients": [],
+        "scaling": "more",
+        "damping": 0.1,
+        "acceleration": 1.5,
+        "momentum": 0.5,
+        "resample": lambda: None,
+        "held_out": lambda: (net(x()), signs()),
+        "solver": "auto",
+    }
+
+
+def _gauss_newton_step() -> Call:
+    found = gauss_newton()
+    return found.step, {"closure": found.test_closure}
+
+
+TABLE["natgrad.GaussNewton"] = _gauss_newton
+TABLE["natgrad.GaussNewton.step"] = _gauss_newton_step
+add_method(
+    "natgrad.GaussNewton.add_param_group", gauss_newton, lambda: {"param_group": {"params": []}}
+)
+add_method(
+    "natgrad.GaussNewton.load_state_dict",
+    gauss_newton,
+    lambda: {"state_dict": gauss_newton().state_dict()},
+)
 add(
     "natgrad.diagnose",
     ng.diagnose,
@@ -126,6 +167,8 @@ add_method(
     lambda: optim.Scheduled(schedule=lambda step: 0.1),
     lambda: dict(_after),
 )
+add("natgrad.optim.Loss", optim.Loss, lambda: {"function": _closure, "reduction": "sum"})
+add_method("natgrad.optim.Loss.forward", lambda: optim.Loss(_closure), dict)
 add("natgrad.optim.Fixed", optim.Fixed, lambda: {"start": 0.1, "split": "pi", "reject": 0.5})
 add(
     "natgrad.optim.Scheduled",

@@ -67,14 +67,14 @@ add(
     lambda: {"path": _file("a.csv", "a,b\n1,2\n")},
 )
 add(
-    "natgrad.data.tables.labelled",
-    tables.labelled,
+    "natgrad.data.tables.labeled",
+    tables.labeled,
     lambda: {"columns": _COLUMNS, "label": "ill", "classes": ("no", "yes")},
 )
 add(
     "natgrad.data.tables.matching",
     tables.matching,
-    lambda: {"columns": _COLUMNS, "like": tables.labelled(_COLUMNS, "ill"), "label": None},
+    lambda: {"columns": _COLUMNS, "like": tables.labeled(_COLUMNS, "ill"), "label": None},
 )
 add("natgrad.data.tables.as_label", tables.as_label, lambda: {"value": "1.0"})
 add(

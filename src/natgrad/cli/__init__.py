@@ -1,7 +1,7 @@
 """The command line: one module per command, which parses its options and calls the laboratory.
 
-Only what answers `--help` and mistyped options is imported at the top of these modules; torch and
-the laboratory's machinery are imported once there is something to compute.
+At the top, these modules import only what is needed to answer `--help` and mistyped options. torch
+and the laboratory's machinery are imported when there is something to compute.
 """
 
 import difflib
@@ -17,14 +17,15 @@ from natgrad.errors import NatgradError
 from natgrad.lab._extra import require_lab
 from natgrad.lab.failures import MissingExtraError
 
-# What each command is for; its module has the same name, but for `list`, which is a built-in.
+# The purpose of each command. Its module has the same name, except for `list`, a built-in name.
 COMMANDS = {
     "list": "show the figures and presets, what each shows, how long it takes",
     "reproduce": "compute figures, judge their claims, save everything",
     "verify": "check every theorem and numbered identity, with its measured residual",
     "compare": "fit your own table: EGD at each depth, NGD, and the limits they tend to",
     "complete": "fill in your own matrix, from (row, column, value) triples",
-    "bench": "race NGD against its best peers, all tuned alike, in seconds to a target",
+    "playground": "open the interactive page: drag points, watch the separators move",
+    "bench": "race NGD against its best peers, with equal tuning, in seconds to a target",
     "report": "write one HTML page of all results, readable offline",
     "draw": "draw a figure again from its saved arrays, computing nothing",
     "clean": "list stored files that are no longer needed, and remove them if asked",
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("interrupted.")
         return 130
-    except SystemExit as stop:  # tyro has printed its complaint, or the help
+    except SystemExit as stop:  # tyro has printed its error, or the help
         return stop.code if isinstance(stop.code, int) else 2
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -8,15 +8,16 @@ from typing import Annotated
 import tyro
 
 from natgrad.cli._console import complain, to_json
+from natgrad.cli._options import from_words
 from natgrad.cli._running import MakeSweeper, Running, with_engine
 from natgrad.lab.experiment import Preset
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Race NGD against its best peers, all tuned alike, in seconds to a target.
+    """Race NGD against its best peers, with equal tuning, in seconds to a target.
 
-    Runs are timed one after the other, on one thread: use the machine for nothing else meanwhile.
+    Runs are timed one after the other, on one thread. Do not use the machine for anything else.
     Without an option it takes about a quarter of an hour on three problems. Finished runs are kept,
     and the same command continues after an interruption.
     """
@@ -37,14 +38,14 @@ class Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
-    options = tyro.cli(Options, prog="natgrad bench", args=arguments)
+    options = from_words(Options, prog="natgrad bench", args=arguments)
     if options.full and options.smoke:
-        return complain("--full and --smoke exclude each other; choose one.")
+        return complain("--full and --smoke cannot be combined; choose one.")
     if options.json is not None and (not options.json.parent.is_dir() or options.json.is_dir()):
         folder = options.json.is_dir()
         problem = "it is a folder" if folder else f"there is no folder {options.json.parent}"
         return complain(f"cannot write {options.json}: {problem}.")
-    # One run at a time, in this process: a second one would disturb its timing.
+    # One run at a time, in this process, because a second one would disturb the timing.
     running = Running(out=options.out, engine="serial", fresh=options.fresh, quiet=options.quiet)
     return with_engine(running, lambda sweeper: bench(options, sweeper))
 

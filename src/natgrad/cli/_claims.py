@@ -1,4 +1,4 @@
-"""Claims and failures as tables for people."""
+"""Readable tables of claims and failures."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import tyro
 
+from natgrad.cli._options import from_words
 from natgrad.errors import InvalidInputError
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
-    return tyro.cli(clean, prog="natgrad clean", args=arguments)
+    return from_words(clean, prog="natgrad clean", args=arguments)
 
 
 def clean(

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from natgrad.cli._console import to_json
+from natgrad.cli._options import from_words
 from natgrad.cli._renamed import new_names
 from natgrad.cli._running import MakeSweeper, Running, with_engine
 from natgrad.experiments.compare.config import RENAMED, Choices
@@ -22,7 +23,7 @@ class Options(Running):
     label: Annotated[str, tyro.conf.arg(metavar="COL")]
     """The column of labels."""
     test: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A table to judge by; without it, cross-validation."""
+    """A table of test rows; without it, accuracy is from cross-validation."""
     unlabeled: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A table of inputs without labels, for the population Fisher."""
     classes: tuple[str, str] | None = None
@@ -33,7 +34,7 @@ class Options(Running):
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
     arguments = new_names(arguments, RENAMED)
-    options = tyro.cli(
+    options = from_words(
         Options, prog="natgrad compare", args=arguments, config=(tyro.conf.OmitArgPrefixes,)
     )
     typed = ("natgrad", "compare", *arguments)

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from natgrad.cli._console import to_json
+from natgrad.cli._options import from_words
 from natgrad.cli._renamed import new_names
 from natgrad.cli._running import MakeSweeper, Running, with_engine
 from natgrad.experiments.complete.config import RENAMED, Preset, TableOptions
@@ -27,7 +28,7 @@ class Options(Running):
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
     arguments = new_names(arguments, RENAMED)
-    options = tyro.cli(
+    options = from_words(
         Options, prog="natgrad complete", args=arguments, config=(tyro.conf.OmitArgPrefixes,)
     )
     typed = ("natgrad", "complete", *arguments)

@@ -12,5 +12,5 @@ def complain(message: str) -> int:
 
 
 def to_json(value: Any) -> str:
-    """Return JSON text for people and machines; NaN is an error."""
+    """Return indented JSON text; NaN is an error."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)

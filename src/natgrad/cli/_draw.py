@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import tyro
 
+from natgrad.cli._options import from_words
 from natgrad.lab.experiment import Experiment
 from natgrad.lab.registry import experiment
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
-    return tyro.cli(draw, prog="natgrad draw", args=arguments)
+    return from_words(draw, prog="natgrad draw", args=arguments)
 
 
 def draw(
@@ -32,7 +33,7 @@ def draw(
 
 
 def _experiment(name: str) -> Experiment[Any]:
-    """Return a figure by name, or the experiment that draws a table of the user."""
+    """Return a figure by name, or the experiment that draws a user's table."""
     from natgrad.experiments.compare import fit as compare
     from natgrad.experiments.compare.config import Data as CompareData
     from natgrad.experiments.complete import fit as complete

@@ -3,18 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from natgrad.cli._console import to_json
+from natgrad.cli._options import from_words
 from natgrad.lab.experiment import PRESETS, Experiment
 from natgrad.lab.registry import experiments
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
-    return tyro.cli(list_figures, prog="natgrad list", args=arguments)
+    return from_words(list_figures, prog="natgrad list", args=arguments)
 
 
 def list_figures(json: bool = False) -> int:
@@ -27,17 +28,17 @@ def list_figures(json: bool = False) -> int:
     if json:
         print(to_json([_entry(experiment) for experiment in known]))
         return 0
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column("figure", no_wrap=True)
-    for preset in PRESETS:
-        table.add_column(preset, justify="right", no_wrap=True)
     table.add_column("shows")
     for experiment in known:
-        minutes = (f"{experiment.minutes[preset]:g}" for preset in PRESETS)
-        table.add_row(experiment.name, *minutes, experiment.title)
+        minutes = " · ".join(f"{preset} {experiment.minutes[preset]:g}" for preset in PRESETS)
+        table.add_row(experiment.name, Text(f"{experiment.title}.\n").append(minutes, "dim"))
     console = Console(highlight=False, markup=False)
     console.print(table)
-    console.print(f"\n{', '.join(PRESETS)}: minutes on two cores.")
+    console.print(
+        f"\n{', '.join(PRESETS)}: minutes on two cores. `natgrad reproduce FIGURE` makes one."
+    )
     return 0
 
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 
 def new_names(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
-    """Return arguments with options under their new names; a sentence says which were old.
+    """Return arguments with options under their new names; print a warning for each old name.
 
     Args:
-        arguments: What was typed.
+        arguments: The arguments as typed.
         renamed: New names of options by their old names.
 
     Example:
@@ -25,7 +25,7 @@ def new_names(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]
         name, equals, value = argument.partition("=")
         if name in flags:
             print(
-                f"natgrad: {name} is now {flags[name]}; the old name goes with version 0.3.",
+                f"natgrad: {name} is now {flags[name]}; version 0.3 removes the old name.",
                 file=sys.stderr,
             )
         found.append(f"{flags.get(name, name)}{equals}{value}")

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import tyro
 
+from natgrad.cli._options import from_words
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
-    return tyro.cli(report, prog="natgrad report", args=arguments)
+    return from_words(report, prog="natgrad report", args=arguments)
 
 
 def report(

@@ -10,23 +10,27 @@ from rich.console import Console
 
 from natgrad.cli._claims import print_report
 from natgrad.cli._console import complain, to_json
+from natgrad.cli._options import from_words
 from natgrad.cli._running import MakeSweeper, Running, report_failures, with_engine
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import PRESETS, Experiment, Preset
 from natgrad.lab.failures import CellsFailedError, Failure
-from natgrad.lab.registry import experiment, names
+from natgrad.lab.registry import expand, experiment, names, names_by_default
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Running):
-    """How to run, whatever the figure."""
+    """Options that do not depend on the figure."""
 
     figures: Annotated[
         tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[FIGURE ...]")
     ] = ()
-    """Figures by name, as `natgrad list` shows them; all if none is named."""
+    """Figures by name, as `natgrad list` shows them, or groups such as pinn. Without names: the
+    figures of both papers."""
+    all: bool = False
+    """Every figure that there is."""
     preset: Preset = "quick"
-    """smoke takes seconds, quick minutes, paper has the sizes of the papers."""
+    """smoke takes seconds, quick takes minutes, paper has the sizes of the papers."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,12 +40,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any], Any]]]:
-    """Return how to run, and the figures with their configs.
+    """Return the options, and the figures with their configs.
 
     With one figure, the fields of its config are options too.
     """
     preset, rest = _take_preset(arguments)
-    leading, rest = _take_figures(rest)
+    named, rest = _take_figures(rest)
+    leading = [figure for name in named for figure in expand(name)]
     one = experiment(leading[0]) if len(leading) == 1 else None
     about = "Compute figures, judge their claims, save everything."
     fields: list[Any] = [("run", Options, field(default=Options(preset=preset)))]
@@ -50,7 +55,7 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any]
         config: Any = one.presets[preset]
         fields.append(("figure", type(config), field(default=config)))
     try:
-        found: Any = tyro.cli(
+        found: Any = from_words(
             make_dataclass("Arguments", fields),
             prog="natgrad reproduce",
             description=about,
@@ -59,16 +64,19 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any]
         )
     except SystemExit as stop:
         if stop.code and one is None:
-            complain("the options of a figure's config are accepted when one FIGURE is named.")
+            complain(
+                "the options of a figure's config are accepted only if exactly one FIGURE is named."
+            )
         raise
     if one is not None:
         return found.run, [(one, found.figure)]
-    chosen = [experiment(name) for name in found.run.figures or names()]
+    by_default = names() if found.run.all else names_by_default()
+    chosen = [experiment(name) for name in found.run.figures or by_default]
     return found.run, [(each, each.presets[preset]) for each in chosen]
 
 
 def _take_preset(arguments: Sequence[str]) -> tuple[Preset, list[str]]:
-    """Return the preset, whose config gives the other options their defaults, and the others."""
+    """Return the preset, whose config sets the defaults of the other options, and the others."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--preset", nargs="?", default=Options.preset, const="")
     found, rest = parser.parse_known_args(arguments)
@@ -79,7 +87,7 @@ def _take_preset(arguments: Sequence[str]) -> tuple[Preset, list[str]]:
 
 
 def _take_figures(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the figures' names, which may stand anywhere, and the other arguments."""
+    """Return the names of figures, at any position, and the other arguments."""
     known = set(names())
     leading: list[str] = []
     rest: list[str] = []

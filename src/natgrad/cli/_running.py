@@ -20,12 +20,12 @@ MakeSweeper = Callable[[], "Sweeper"]
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """Where to run, and what to show."""
+    """Options of all commands that compute: where to run, and what to show."""
 
     out: Path = Path("runs")
     """Folder for results and for the store of finished cells."""
     engine: Literal["local", "serial", "dask"] = "local"
-    """Where cells run: in processes here, in this process, or on a Dask cluster."""
+    """Where cells run: in several processes, in this process, or on a Dask cluster."""
     workers: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Number of processes; by default one for each core."""
     scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
@@ -37,12 +37,12 @@ class Running:
     quiet: bool = False
     """Show no progress."""
     json: bool = False
-    """Print only a summary for machines to standard output."""
+    """Print only a JSON summary to standard output."""
 
 
 def with_engine(options: Running, work: Callable[[MakeSweeper], int]) -> int:
     """Start the engine, do the work with its sweepers, and return the exit code."""
-    # Imported here: mistyped options must not wait for torch.
+    # Imported here, so that mistyped options do not wait for torch.
     from natgrad.lab.engines import start_engine
     from natgrad.lab.engines._base import check_timeout
     from natgrad.lab.sweep import Reporter, Store, Sweeper
@@ -72,7 +72,7 @@ def with_engine(options: Running, work: Callable[[MakeSweeper], int]) -> int:
 
 
 def report_failures(failures: Sequence[Failure]) -> int:
-    """Print the cells that failed; return the exit code that says so."""
+    """Print the cells that failed; return the exit code for failed cells."""
     print_failures(Console(stderr=True, highlight=False), failures)
     complain(f"{len(failures)} cells failed; the same command tries only those again.")
     return 3

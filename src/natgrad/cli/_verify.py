@@ -7,11 +7,12 @@ from typing import Annotated
 import tyro
 
 from natgrad.cli._console import complain, to_json
+from natgrad.cli._options import from_words
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these arguments."""
-    return tyro.cli(verify, prog="natgrad verify", args=arguments)
+    return from_words(verify, prog="natgrad verify", args=arguments)
 
 
 def verify(json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None) -> int:

@@ -1,4 +1,4 @@
-"""Files of tables, CSV or Parquet, before anything is known of their columns."""
+"""Reading of CSV and Parquet files, before their columns are interpreted."""
 
 import csv
 import hashlib
@@ -28,10 +28,10 @@ def digest_of(path: str | Path) -> str:
 
 @named
 def existing(path: str | Path) -> Path:
-    """Return the path of a file that is there.
+    """Return the path of an existing file.
 
     Raises:
-        InvalidInputError: If it is not.
+        InvalidInputError: If there is no such file.
     """
     path = check_path(path, "path")
     try:
@@ -47,13 +47,13 @@ def existing(path: str | Path) -> Path:
 
 @named
 def is_parquet(path: Path) -> bool:
-    """Return whether a file is read with pyarrow; all else is CSV."""
+    """Return whether a file is read with pyarrow; all other files are CSV."""
     return check_path(path, "path").suffix.lower() in (".parquet", ".pq")
 
 
 @named
 def is_missing(value: Any) -> bool:
-    """Return whether a field holds nothing.
+    """Return whether a field is empty or missing.
 
     Example:
         >>> is_missing(None), is_missing(" n/a "), is_missing("0"), is_missing(0.0)
@@ -65,10 +65,10 @@ def is_missing(value: Any) -> bool:
 @contextmanager
 @named
 def csv_lines(path: Path) -> Iterator[Iterator[list[str]]]:
-    """Open a CSV file, separated by comma, semicolon or tab, for its lines; empty ones are skipped.
+    """Open a CSV file, separated by comma, semicolon or tab, and yield its lines except empty ones.
 
     Raises:
-        InvalidInputError: If it cannot be read so, here or while lines are taken.
+        InvalidInputError: If it cannot be read in this way, now or at a later line.
     """
     path = check_path(path, "path")
     try:

@@ -15,7 +15,7 @@ __all__ = ["Completion", "low_rank"]
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """A matrix of which some entries are known.
+    """A matrix with some known entries.
 
     Attributes:
         truth: The whole matrix, float64.
@@ -61,7 +61,8 @@ def low_rank(
     """Return a product of Gaussian factors whose entries have mean square one.
 
     [KMH21] Figure 5, which follows Arora et al. 2019: ‖B‖_F = 100 for 100 × 100. Positions are
-    drawn without replacement, and those of fewer observations are among those of more.
+    drawn without replacement. With the same seed, the positions of a smaller number of observations
+    are a subset of those of a larger number.
 
     Args:
         shape: Rows and columns.
@@ -70,7 +71,7 @@ def low_rank(
         seed: Seed of matrix and positions.
 
     Raises:
-        InvalidInputError: If rank or number of observations do not fit the shape.
+        InvalidInputError: If the rank or the number of observations does not fit the shape.
 
     Example:
         >>> few, more = (low_rank(shape=(5, 5), rank=2, observed=n, seed=1) for n in (8, 9))

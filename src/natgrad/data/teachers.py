@@ -1,4 +1,4 @@
-"""Regression problems whose answer is a random deep linear network. [BLH18] §5."""
+"""Regression on the outputs of a random deep linear network, the teacher. [BLH18] §5."""
 
 import math
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ class Regression:
         train_targets: Shape `(n, n_L)`.
         test_inputs: As for training.
         test_targets: As for training.
-        floor: The smallest expected ½|y − f(x)|², that of the teacher: half the noise's variance
-            times the number of outputs.
+        floor: The smallest expected ½|y − f(x)|², which the teacher has: half the variance of the
+            noise times the number of outputs.
 
     Example:
         >>> one = torch.ones(1, 1)
@@ -81,7 +81,7 @@ def gaussian_factors(widths: Sequence[int], generator: torch.Generator) -> tuple
 
 @named
 def orthogonal_factors(widths: Sequence[int], generator: torch.Generator) -> tuple[Tensor, ...]:
-    """Return W₁ … W_L with orthonormal rows or columns, whichever are fewer, at random.
+    """Return random W₁ … W_L with orthonormal rows or columns, whichever are fewer.
 
     Args:
         widths: n₀ … n_L, from inputs to outputs.
@@ -106,7 +106,7 @@ def _checked(widths: Sequence[int], generator: torch.Generator) -> tuple[int, ..
     found = integers(widths, "widths", low=1)
     if len(found) < 2:
         raise InvalidInputError(
-            f"widths must be at least two, of inputs and of outputs, but are {found}."
+            f"widths must have at least two entries, for inputs and outputs, but are {found}."
         )
     check_generator(generator, optional=False)
     return found
@@ -124,15 +124,15 @@ def teach(
     """Return examples of a deep linear teacher on correlated inputs. [BLH18] §5.
 
     Args:
-        teacher: W₁ … W_L, the first applied first.
+        teacher: W₁ … W_L, from inputs to outputs.
         generator: Source of inputs and noise.
         examples: Number of training pairs.
         tests: Number of test pairs.
         noise: Variance of the Gaussian noise on each output.
 
     Raises:
-        InvalidInputError: If the noise is negative, there are no examples, or the factors do not
-            chain.
+        InvalidInputError: If the noise is negative, there are no examples, or the shapes of the
+            factors do not match.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)

@@ -26,7 +26,7 @@ _NAMES = ("row", "column", "value")
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Three columns as read; labels are kept once, in order of appearance.
+    """Three columns as read; each label is stored once, in order of appearance.
 
     Attributes:
         rows: Labels of rows.
@@ -77,10 +77,10 @@ class Triples:
 
 @named
 def make_table(rows: Iterable[Any], columns: Iterable[Any], values: Iterable[Any]) -> Table:
-    """Return a table from three sequences of one length; labels may be anything with a text.
+    """Return a table from three sequences of equal length; labels are converted to text.
 
     Raises:
-        InvalidInputError: If lengths differ, or a value is infinite or no number.
+        InvalidInputError: If lengths differ, or a value is infinite or not a number.
 
     Example:
         >>> table = make_table(["ann", "ann", "bob"], [1, 2, 1], [1.0, 2.0, None])
@@ -109,7 +109,7 @@ def index_table(table: Table) -> Triples:
     Missing values are left out and repeated entries averaged; the notes say so.
 
     Raises:
-        InvalidInputError: If nothing is left.
+        InvalidInputError: If no value is left.
 
     Example:
         >>> triples = index_table(make_table(["a", "a", "b"], ["x", "x", "y"], [1.0, 3.0, 5.0]))
@@ -142,7 +142,7 @@ def _used(
 ) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
     """Return the labels that occur, and the index among them.
 
-    They stay in order of appearance, unless all are whole numbers, which are put in order.
+    They stay in order of appearance, unless all are whole numbers, which are sorted.
     """
     used, again = np.unique(index, return_inverse=True)
     found = [labels[k] for k in used]
@@ -176,7 +176,7 @@ def within(table: Table, triples: Triples) -> tuple[Tensor, Tensor, int]:
     if not inside.any():
         raise InvalidInputError(
             f"none of the {int(present.sum())} test entries lies in a row and a column of the "
-            "data: labels of both must be written alike."
+            "data: both must use the same labels."
         )
     positions = np.stack([row[inside], column[inside]], axis=1)
     values = torch.from_numpy(table.values[inside])
@@ -192,16 +192,16 @@ def _lookup(labels: tuple[str, ...], known: tuple[str, ...]) -> npt.NDArray[np.i
 def read_table(path: str | Path, names: Sequence[str] | None = None) -> Table:
     r"""Return three columns of a CSV or Parquet file.
 
-    CSV may be separated by comma, semicolon or tab, and may have a header: a first line whose
-    third field is no number. Without `names` the columns called row, column and value are read, or
-    else the first three. The file is read line by line and held as numbers.
+    CSV may be separated by comma, semicolon or tab, and may have a header: a first line whose third
+    field is not a number. Without `names` the columns called row, column and value are read, or
+    else the first three. The file is read line by line and stored as numbers.
 
     Args:
         path: The file; `.parquet` or `.pq` is read with pyarrow, all else as CSV.
         names: Names of the columns for row, column and value.
 
     Raises:
-        InvalidInputError: If the file cannot be read so.
+        InvalidInputError: If the file cannot be read in this way.
 
     Example:
         >>> import tempfile
@@ -228,7 +228,7 @@ def _collect(lines: Iterable[Sequence[Any]], which: tuple[int, int, int], first:
         labels = _label(line[a]), _label(line[b])
         row.append(rows.setdefault(labels[0], len(rows)))
         column.append(columns.setdefault(labels[1], len(columns)))
-        # An entry of no row or column is a missing one.
+        # An entry without a row or a column counts as missing.
         values.append(_number(line[c], number) if all(labels) else math.nan)
     return Table(
         tuple(rows),
@@ -315,15 +315,17 @@ def _is_number(text: str) -> bool:
 
 
 def _number(value: Any, line: int) -> float:
-    """Return a value as a float, NaN for what is missing."""
+    """Return a value as a float, NaN if it is missing."""
     if is_missing(value):
         return math.nan
     try:
         number = float(value)
-    except OverflowError:  # an integer past all floats
+    except OverflowError:  # an integer beyond the range of floats
         number = math.inf
     except (TypeError, ValueError, RuntimeError) as error:  # the last from tensors
-        raise InvalidInputError(f"value {describe(value)} in line {line} is no number.") from error
+        raise InvalidInputError(
+            f"value {describe(value)} in line {line} is not a number."
+        ) from error
     if math.isinf(number):
         raise InvalidInputError(f"value {describe(value)} in line {line} is infinite.")
     return number

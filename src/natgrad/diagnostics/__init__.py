@@ -1,6 +1,6 @@
 """Numbers that describe a solution: margins, angles, ranks, accuracy, conserved quantities.
 
-All functions take leading dimensions, so that the saved states of a trajectory go in at once.
+All functions accept leading dimensions, so you can pass all saved states of a trajectory at once.
 """
 
 from natgrad.diagnostics._accuracy import gaussian_accuracy

@@ -16,11 +16,11 @@ from natgrad.linalg._cholesky import check_covariance
 def gaussian_accuracy(beta: Tensor, beta_true: Tensor, covariance: Tensor | None = None) -> Tensor:
     """Return P(sign x·β = sign x·β*) for x ~ N(0, C): 1 − ∠_C(β, β*)/π.
 
-    The angle is that of the inner product ⟨a, b⟩ = aᵀCb. Exact: no test set, no test noise.
+    The angle is that of the inner product ⟨a, b⟩ = aᵀCb. The result is exact and needs no test set.
 
     Args:
         beta: Separators, shape `(…, d)`.
-        beta_true: The separator that labels, shape `(d,)`.
+        beta_true: The separator that defines the labels, shape `(d,)`.
         covariance: C, positive definite `(d, d)`; None is the identity.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Directions compared."""
+"""Angles and distances between solutions."""
 
 from collections.abc import Mapping
 from typing import Literal, Protocol, get_args
@@ -29,8 +29,8 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 def angle(a: Tensor, b: Tensor) -> Tensor:
     """Return the angle between vectors in radians, from 0 to π; NaN where one is zero.
 
-    2 atan2(‖â − b̂‖, ‖â + b̂‖) (Kahan): the arc cosine cannot see angles below 1e-8 in double
-    precision.
+    The formula is 2 atan2(‖â − b̂‖, ‖â + b̂‖) (Kahan), because the arc cosine cannot resolve angles
+    below 1e-8 in double precision.
 
     Example:
         >>> a = torch.tensor([1.0, 0.0], dtype=torch.float64)
@@ -44,7 +44,7 @@ def angle(a: Tensor, b: Tensor) -> Tensor:
 
 
 class HasSolution(Protocol):
-    """What `natgrad.limits` return."""
+    """A result of `natgrad.limits`."""
 
     @property
     def solution(self) -> Tensor:
@@ -67,7 +67,7 @@ def distance_to_limits(
             `"relative"`, ‖β − limit‖ / ‖limit‖.
 
     Returns:
-        Distances by name, shape `(…)`; NaN where a limit is zero, and for angles where β is.
+        Distances by name, shape `(…)`; NaN where a limit is zero, and for angles also where β is.
 
     Example:
         >>> near = {"l2": torch.tensor([1.0, 1.0]), "l1": torch.tensor([1.0, 0.0])}
@@ -94,7 +94,7 @@ def distance_to_limits(
 
 
 def _relative(a: Tensor, goal: Tensor) -> Tensor:
-    """Return ‖a − goal‖ / ‖goal‖, scaled first so that squares neither overflow nor vanish."""
+    """Return ‖a − goal‖ / ‖goal‖, scaled first so that squares neither overflow nor underflow."""
     size = goal.abs().max()
     far = torch.maximum(a.abs().amax(-1, keepdim=True), size)
     gap: Tensor = (a / far - goal / far).norm(dim=-1) * (far[..., 0] / size)

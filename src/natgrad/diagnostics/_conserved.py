@@ -1,4 +1,4 @@
-"""What flows leave unchanged."""
+"""Quantities that flows conserve."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,14 +16,15 @@ from natgrad.parametrizations import DeepLinear, Diagonal, MatrixProduct, Parame
 
 @named
 def balancedness(parametrization: Parametrization[Any], params: Any) -> tuple[Tensor, ...]:
-    """Return the differences between neighbouring layers that gradient flow conserves.
+    """Return the differences between neighboring layers that gradient flow conserves.
 
     - `MatrixProduct`, β = W₁⋯W_L: WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ.
     - `DeepLinear`, W = W_L⋯W₁: Wᵢ₊₁ᵀWᵢ₊₁ − WᵢWᵢᵀ.
     - `Diagonal`, β = w₁ ⊙ ⋯ ⊙ w_L: wᵢ² − wᵢ₊₁².
 
-    Constant along gradient flow for every loss of the product (Arora, Cohen and Hazan 2018), so
-    their drift measures an integrator; all zero is "balanced".
+    They are constant along gradient flow for every loss of the product (Arora, Cohen and Hazan
+    2018), so their drift measures the error of an integrator. If all are zero, the layers are
+    "balanced".
 
     Args:
         parametrization: One of the three.
@@ -52,7 +53,7 @@ def balancedness(parametrization: Parametrization[Any], params: Any) -> tuple[Te
         gaps = [a.mT @ a - b @ b.mT for a, b in pairwise(layers)]
     else:
         gaps = [b.mT @ b - a @ a.mT for a, b in pairwise(layers)]
-    # ∞ − ∞ is no number.
+    # ∞ − ∞ is NaN.
     return tuple(
         fits(torch.where(gap.isnan(), torch.inf, gap), "a balance of layers") for gap in gaps
     )
@@ -60,9 +61,10 @@ def balancedness(parametrization: Parametrization[Any], params: Any) -> tuple[Te
 
 @named
 def off_span(beta: Tensor, x: Tensor) -> Tensor:
-    """Return (I − X⁺X)β, the part of β that no sample sees, in the shape of β.
+    """Return (I − X⁺X)β, the part of β that affects no prediction on the samples, in β's shape.
 
-    Constant along gradient flow and natural gradient flow of a linear model with direct weights.
+    It is constant along gradient flow and natural gradient flow of a linear model with direct
+    weights.
 
     Args:
         beta: Coefficients, shape `(…, d)`.
@@ -76,7 +78,7 @@ def off_span(beta: Tensor, x: Tensor) -> Tensor:
     if x.ndim != 2 or len(x) == 0:
         raise ShapeError(f"X must have shape (n, d), not empty, but has {tuple(x.shape)}.")
     flat = beta.reshape(-1, beta.shape[-1])
-    # The length of rows does not matter, and products of large ones overflow.
+    # The lengths of the rows do not matter, and products of long rows would overflow.
     unit = x / torch.where((size := x.abs().amax(1, keepdim=True)) > 0, size, 1.0)
     largest = flat.abs().amax(1, keepdim=True)
     scaled = flat / torch.where(largest > 0, largest, 1.0)

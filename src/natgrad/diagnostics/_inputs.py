@@ -1,4 +1,4 @@
-"""Checks at the border of the diagnostics."""
+"""Checks of the arguments of the diagnostics."""
 
 import torch
 from torch import Tensor
@@ -8,9 +8,9 @@ from natgrad.errors import DeviceError, LabelError, ShapeError, VelocityOverflow
 
 
 def check_real(t: object, name: str, ndim: int = 1) -> Tensor:
-    """Return t; raise unless it is finite, floating-point, and of at least `ndim` dimensions.
+    """Return t; raise unless it is finite, floating-point, and has `ndim` dimensions or more.
 
-    Half precision, which few decompositions take, becomes float32.
+    Half precision becomes float32, because few decompositions support it.
     """
     found = tensor(t, name, dtypes=ALL_FLOATS, empty=True)
     if found.ndim < ndim or 0 in found.shape[-ndim:]:

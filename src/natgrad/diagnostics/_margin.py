@@ -1,4 +1,4 @@
-"""How far a separator stays away from the data."""
+"""Margins: the distances between a separator and the data."""
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ def normalized_margins(beta: Tensor, x: Tensor, y: Tensor, p: float = 2) -> Tens
     x, y = check_labelled(x, y)
     beta, x = check_same_length(beta, x, ("beta", "X"))
     p = number(p, "p", low=0, low_open=True, infinite=True)
-    # Scaled to a largest entry of one, powers neither overflow nor vanish.
+    # Scaled to a largest entry of one, so that powers neither overflow nor underflow.
     unit = beta / beta.abs().amax(-1, keepdim=True)
     length: Tensor = torch.linalg.vector_norm(unit, p, dim=-1, keepdim=True)
     size = x.abs().max()

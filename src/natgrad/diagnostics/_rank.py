@@ -1,4 +1,4 @@
-"""How many directions a matrix uses."""
+"""Ranks of a matrix, and its nuclear norm."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from natgrad.linalg._precision import default_rtol
 def effective_rank(matrix: Tensor) -> Tensor:
     """Return exp(−Σ pᵢ log pᵢ), pᵢ = σᵢ/Σσ (Roy and Vetterli 2007), shape `(…)`.
 
-    Between 1 and the rank; NaN for a zero matrix. [KMH21] Figures 3 and 5.
+    The effective rank is between 1 and the rank; NaN for a zero matrix. [KMH21] Figures 3 and 5.
 
     Example:
         >>> round(float(effective_rank(torch.eye(3))), 5)
@@ -32,7 +32,7 @@ def numerical_rank(matrix: Tensor, rtol: float | None = None) -> Tensor:
 
     Args:
         matrix: Matrices, shape `(…, r, c)`.
-        rtol: Cut-off; default the larger side × machine epsilon.
+        rtol: Cut-off; by default the larger side × machine epsilon.
 
     Example:
         >>> int(numerical_rank(torch.ones(3, 4)))
@@ -47,7 +47,7 @@ def numerical_rank(matrix: Tensor, rtol: float | None = None) -> Tensor:
 
 @named
 def trace_norm(matrix: Tensor) -> Tensor:
-    """Return the nuclear norm Σσᵢ, shape `(…)`; its least completion is `limits.nuclear_norm`.
+    """Return the nuclear norm Σσᵢ, shape `(…)`; `limits.nuclear_norm` minimizes it.
 
     Example:
         >>> round(float(trace_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]))), 5)

@@ -1,4 +1,4 @@
-"""Whether the large coordinates are the true ones."""
+"""Comparison of the largest coordinates with the true support."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from natgrad.errors import DeviceError, InvalidInputError, ShapeError
 
 @dataclass(frozen=True)
 class SupportRecovery:
-    """The k largest coordinates against the true support.
+    """The k largest coordinates, compared with the true support.
 
     Attributes:
         precision: Share of the chosen coordinates that are true; 0 if none was chosen.
         recall: Share of the true coordinates that were chosen.
-        exact: Whether the chosen coordinates are the true ones, all of them.
+        exact: Whether the chosen coordinates are exactly the true ones.
 
     Example:
         >>> SupportRecovery(precision=1.0, recall=0.5, exact=False).recall
@@ -37,7 +37,7 @@ def support_recovery(beta: Tensor, true_support: Tensor, k: int | None = None) -
     Args:
         beta: Coefficients, shape `(d,)`.
         true_support: Bool mask `(d,)`, or indices of the true coordinates.
-        k: How many to choose; default as many as are true.
+        k: Number of coordinates to choose; by default the number of true ones.
 
     Raises:
         InvalidInputError: If the support is empty or k is out of range.

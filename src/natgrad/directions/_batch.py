@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from natgrad._checks import ALL_FLOATS, all_finite, dense
 from natgrad.errors import DeviceError, DtypeError, NonFiniteError, ShapeError
 from natgrad.likelihoods import Likelihood
-from natgrad.parametrizations.base import P, Parametrization, leaves
+from natgrad.parametrizations.base import LinearHypothesis, P, Parametrization, leaves
 
 
 def check_problem(
@@ -33,6 +34,32 @@ def check_problem(
             f"labels must pair up with the {len(x)} inputs, but have shape {tuple(y.shape)}."
         )
     return x, y
+
+
+def plainly_linear(
+    likelihood: object, parametrization: object, params: object, batch: object
+) -> bool:
+    """Return whether ordinary tensors form a linear problem; raise if their shapes do not fit.
+
+    Then no entry of the inputs has to be read: NaN or an infinity always shows in the outputs.
+    The values of labels are left to the likelihood. False means that `check_problem` decides.
+    """
+    if not (type(batch) is tuple and len(batch) == 2 and isinstance(likelihood, Likelihood)):
+        return False
+    x, y = batch
+    if not (isinstance(parametrization, LinearHypothesis) and type(params) is type(x) is Tensor):
+        return False
+    if not (type(y) is Tensor and y.ndim and x.ndim and 0 < x.shape[0] == y.shape[0]):
+        return False
+    if x.dtype != params.dtype or not x.device == params.device == y.device:
+        return False
+    if x.is_nested or params.is_nested or y.is_nested or y.is_quantized:
+        return False
+    if not x.layout == params.layout == y.layout == torch.strided:
+        return False
+    parametrization.check(params)
+    parametrization.check_inputs(params, x)
+    return True
 
 
 def check_params(parametrization: Parametrization[P], params: P) -> None:

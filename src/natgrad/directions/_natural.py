@@ -8,7 +8,12 @@ from torch import Tensor
 
 from natgrad._checks import all_finite, number
 from natgrad._named import named
-from natgrad.directions._batch import check_inputs, check_problem, finite_outputs
+from natgrad.directions._batch import (
+    check_inputs,
+    check_problem,
+    finite_outputs,
+    plainly_linear,
+)
 from natgrad.directions._routes.problem import Problem
 from natgrad.directions._routes.rows import solve_over_batch, solve_over_inputs
 from natgrad.directions._routes.structured import (
@@ -75,7 +80,11 @@ def natural(
     """
     params = detach(params)
     problem = (likelihood, parametrization, params, batch)
-    field, outputs = _prepare(*problem, selection, fisher_over, damping)
+    # The answer is checked at the end, so NaN in a linear problem need not be looked for twice.
+    plain = plainly_linear(*problem)
+    if not plain:
+        check_problem(*problem)
+    field, outputs = _prepare(*problem, selection, fisher_over, damping, plain=plain)
     return field.at(params, outputs)
 
 
@@ -98,6 +107,7 @@ def prepare(
         tensor([1., 2.])
     """
     problem = (likelihood, parametrization, params, batch)
+    check_problem(*problem)
     return _prepare(*problem, selection, fisher_over, damping)[0]
 
 
@@ -109,16 +119,23 @@ def _prepare(
     selection: Selection,
     fisher_over: FisherOver,
     damping: float,
+    *,
+    plain: bool = False,
 ) -> tuple["NaturalField[P]", Tensor]:
-    """Return the field, and the outputs at these parameters."""
-    x, y = check_problem(likelihood, parametrization, params, batch)
-    shares = resolve_shares(selection, parametrization.layers(params))
-    check_fisher_over(fisher_over)
+    """Check options and labels; return the field, and the outputs at these parameters."""
+    x, y = batch
+    shortest = isinstance(selection, str) and selection == "min_norm"
+    shares = None if shortest else resolve_shares(selection, parametrization.layers(params))
+    if fisher_over is not None:
+        check_fisher_over(fisher_over)
     if isinstance(fisher_over, Tensor):
         check_inputs(parametrization, params, fisher_over)
     damping = number(damping, "damping", low=0)
     outputs = parametrization.predict(params, x)
-    labels = likelihood.prepare(outputs, y)[1]
+    if plain:
+        labels = likelihood._check_labels(outputs.reshape(x.shape[0], -1), y)
+    else:
+        labels = likelihood.prepare(outputs, y)[1]
     field = NaturalField(likelihood, parametrization, x, y, labels, shares, fisher_over, damping)
     return field, outputs
 
@@ -174,8 +191,8 @@ class NaturalField(Generic[P]):
         return _solve(problem, self.fisher_over)
 
     def _explain(self, params: P) -> None:
-        """Raise if parameters, outputs or their velocities are not finite."""
-        self.parametrization.check(params)
+        """Raise if parameters, inputs, outputs or their velocities are not finite."""
+        check_problem(self.likelihood, self.parametrization, params, (self.x, self.y))
         self.likelihood.whitened(finite_outputs(self.parametrization, params, self.x), self.y)
 
 

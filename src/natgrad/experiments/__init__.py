@@ -1,11 +1,26 @@
-"""The figures of both papers, and the same instruments for your own data."""
+"""The figures of both papers, further ones, and the same methods for your own data."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "kmh21": ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6"),
+    "blh18": ("fig1a", "fig1b", "fig1c", "fig1d"),
+    "pinn": (
+        "poisson",
+        "heat",
+        "helmholtz",
+        "poisson5d",
+        "burgers",
+        "allen_cahn",
+        "inverse",
+    ),
+}
+"""The figures of each group; a figure is called `group/figure`."""
+
+BY_DEFAULT = ("kmh21", "blh18")
+"""Groups that `natgrad reproduce` runs if no figure is named: the papers' own."""
 
 FIGURES: dict[str, str] = {
-    f"{paper}/{figure}": f"natgrad.experiments.{paper}.{figure}.config"
-    for paper, figures in {
-        "kmh21": ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6"),
-        "blh18": ("fig1a", "fig1b", "fig1c", "fig1d"),
-    }.items()
+    f"{group}/{figure}": f"natgrad.experiments.{group}.{figure}.config"
+    for group, figures in GROUPS.items()
     for figure in figures
 }
 """The module that holds the config, the presets and the `EXPERIMENT` of each figure."""

@@ -1,4 +1,4 @@
-"""Checks of what users give to `natgrad.compare` and `natgrad.complete`."""
+"""Checks of the arguments of `natgrad.compare` and `natgrad.complete`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -58,8 +58,8 @@ def integers(values: Any, name: str, *, low: int, high: int | None = None) -> tu
     """Return some different integers as a tuple.
 
     Raises:
-        InvalidInputError: If there are none, if one is no integer or out of bounds, or if two are
-            equal.
+        InvalidInputError: If there are none, if one is not an integer or out of bounds, or if two
+            are equal.
 
     Example:
         >>> integers([1, 4], "depths", low=1)

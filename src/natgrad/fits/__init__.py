@@ -1,6 +1,6 @@
 """Fits to a user's data: separators of two classes, and completions of a matrix.
 
-Estimators and the laboratory call the same functions.
+The scikit-learn estimators and the laboratory call the same functions.
 """
 
 from natgrad.fits.completion import (

@@ -1,4 +1,4 @@
-"""Gradient flow of a deep product that fits observed entries, watched on held-out ones."""
+"""Gradient flow of a deep product that fits observed entries, monitored on held-out ones."""
 
 import math
 from dataclasses import dataclass
@@ -81,18 +81,18 @@ def product_flow(
     end = float(flow.times[-1])
     if watch is None:
         return Followed(flow.final, end, False, torch.zeros(0, 2), flow.evaluations)
-    watch(end, flow.final)  # the last step ends the flow before it is watched
+    watch(end, flow.final)  # the last step ends the flow before it is monitored
     fits = flow.status == Status.CONVERGED and watch.best_time == end
     curve = torch.tensor(watch.curve, dtype=torch.float64)
     return Followed(watch.best, watch.best_time, fits, curve, flow.evaluations)
 
 
 class _Watch:
-    """Keep the best state, and end the flow when held-out entries say it is over.
+    """Keep the best state, and end the flow when the error on held-out entries stops improving.
 
-    Errors on held-out entries fall in stairs, one for each direction that the flow finds, and the
-    stairs of deep products are long. A flow is over when the error has risen by a fifth, or when
-    no better state came in five times the time it took to the best.
+    This error falls in steps, one for each direction that the flow finds, and deep products have
+    long plateaus between them. The flow ends when the error has risen by a fifth, or when there was
+    no better state for five times as long as it took to reach the best one.
     """
 
     def __init__(self, held_out: Entries, start: Factors) -> None:

@@ -29,12 +29,12 @@ class LowRank:
 class SoftImpute:
     """argmin ½ Σ (B − y)² + λ‖B‖_* by iterated soft-thresholding (Mazumder et al. 2010).
 
-    The matrix to decompose is the last iterate plus its sparse residual, and is never formed: one
+    The matrix to decompose is the last iterate plus its sparse residual. It is never formed: one
     step of subspace iteration from the last singular vectors costs two products with the residual.
 
     Args:
         entries: Standardized entries.
-        width: Most singular values kept.
+        width: Largest number of singular values to keep.
         seed: Seed of the first subspace.
 
     Example:
@@ -54,7 +54,7 @@ class SoftImpute:
         self.now = LowRank(torch.zeros(rows, width), torch.zeros(width), v)
 
     def largest(self) -> float:
-        """Return λ beyond which the answer is zero: the largest singular value of the entries."""
+        """Return the λ above which the solution is zero: the entries' largest singular value."""
         v, size = self.now.v, 0.0
         self._residual.update(torch.zeros_like(self.now.u), v.mT)
         for _ in range(20):
@@ -65,7 +65,7 @@ class SoftImpute:
         return size
 
     def solve(self, penalty: float) -> LowRank:
-        """Return the answer for λ, starting from the last one."""
+        """Return the solution for λ, starting from the last one."""
         for _ in range(_ITERATIONS):
             before = self.now
             self.now = self._iterate(penalty)
@@ -90,5 +90,5 @@ def _distance(a: LowRank, b: LowRank) -> float:
 
 
 def penalties(largest: float, many: int) -> list[float]:
-    """Return λ from half the largest useful one down, by halves."""
+    """Return values of λ: half of the largest useful one, then half of the last each time."""
     return [largest / 2 ** (k + 1) for k in range(many)]

@@ -1,4 +1,4 @@
-"""Fits of an incomplete matrix ([KMH21] §4): a deep product along its flow, the nuclear norm."""
+"""Fits of an incomplete matrix ([KMH21] §4): a deep product by its flow, and the nuclear norm."""
 
 import math
 from collections.abc import Callable
@@ -33,20 +33,20 @@ Centering = Literal["none", "mean", "means"]
 Predict = Callable[[Tensor], Tensor]
 """Predicted values at positions `(n, 2)`, in the unit of the data."""
 
-_SHRINKAGE = 1.0  # each row or column mean counts one extra entry of value zero
+_SHRINKAGE = 1.0  # each row or column mean includes one extra entry of value zero
 _SWEEPS = 20
-_WORSE = 1.1  # the path of penalties ends where the held-out error is so many times the best
+_WORSE = 1.1  # the path of penalties ends when the held-out error is this many times the best
 
 
 @dataclass(frozen=True, eq=False)
 class Center:
-    """What is subtracted before fitting, and the unit of what is left.
+    """The center that is subtracted before fitting, and the unit of the remainder.
 
     Attributes:
         mean: Overall mean.
         rows: Deviation of each row.
         columns: Deviation of each column.
-        unit: Root mean square of what is left.
+        unit: Root mean square of the remainder.
 
     Example:
         >>> entries = Entries((1, 2), torch.tensor([[0, 0], [0, 1]]), torch.tensor([1.0, 3.0]))
@@ -65,7 +65,7 @@ class Center:
         """Return the center of entries; row and column means by backfitting, shrunk a little.
 
         Raises:
-            InvalidInputError: If nothing is left.
+            InvalidInputError: If the remainder is zero.
         """
         rows, columns = entries.positions.unbind(1)
         effects = [torch.zeros(n, dtype=torch.float64) for n in entries.shape]
@@ -80,23 +80,23 @@ class Center:
         unit = math.sqrt(float(rest.square().mean()))
         if unit <= 1e-12 * max(abs(mean), float(entries.values.abs().max()), 1e-300):
             raise InvalidInputError(
-                "once centered the observed values are all zero: means explain them, and there is "
-                "nothing to complete."
+                "after centering, all observed values are zero: the means explain them, and "
+                "there is nothing to complete."
             )
         return cls(mean, effects[0], effects[1], unit)
 
     def at(self, positions: Tensor) -> Tensor:
-        """Return what is subtracted at these positions."""
+        """Return the center at these positions."""
         rows, columns = positions.unbind(1)
         return self.mean + self.rows[rows] + self.columns[columns]
 
     def standardized(self, entries: Entries) -> Entries:
-        """Return the entries less the center, in its unit."""
+        """Return the entries minus the center, in its unit."""
         values = (entries.values - self.at(entries.positions)) / self.unit
         return Entries(entries.shape, entries.positions, values)
 
     def everywhere(self) -> Tensor:
-        """Return what is subtracted, as a matrix."""
+        """Return the center as a matrix."""
         return self.mean + self.rows[:, None] + self.columns[None, :]
 
 
@@ -108,10 +108,10 @@ def _shrunk_means(values: Tensor, index: Tensor, size: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class LowRankModel:
-    """A completed matrix as center + unit · left · right, which is formed only when asked for.
+    """A completed matrix, center + unit · left · right, which is formed only on request.
 
     Attributes:
-        center: What was subtracted before the fit.
+        center: The center that was subtracted before the fit.
         left: Shape `(rows, k)`.
         right: Shape `(k, columns)`.
 
@@ -138,7 +138,7 @@ class LowRankModel:
         )
 
     def singular_values(self) -> Tensor:
-        """Return those of the fitted product, after centering, largest first, float64."""
+        """Return the singular values of the fitted product, largest first, float64."""
         a = torch.linalg.qr(self.left.double())[1]
         b = torch.linalg.qr(self.right.double().mT)[1]
         values: Tensor = torch.linalg.svdvals(a @ b.mT) * self.center.unit
@@ -159,7 +159,7 @@ def rmse(predict: Predict, entries: Entries) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ProductFit:
-    """A product of factors, fitted along its flow.
+    """A product of factors, fitted by gradient flow.
 
     Attributes:
         model: The fitted matrix.
@@ -199,19 +199,19 @@ def fit_product(
 ) -> ProductFit:
     """Fit β = W₁⋯W_L by gradient flow from small Gaussian factors.
 
-    With held-out entries the fit is the state that is best on them; otherwise it is where the flow
-    ends. The loss is a sum: with more entries the flow runs faster, in proportion.
+    With held-out entries the fit is the state that is best on them; otherwise it is the end of the
+    flow. The loss is a sum, so the speed of the flow is proportional to the number of entries.
 
     Args:
         entries: Entries to fit.
         center: What to subtract first.
         depth: Number of factors, at least two.
         scale: Initial scale α.
-        hidden: Width between factors: the highest rank there is to find.
+        hidden: Width between factors, which is the highest rank that can be found.
         seed: Seed of the factors.
-        held_out: Entries to stop by; without them the flow runs to `until`.
+        held_out: Entries that decide when to stop; without them the flow runs to `until`.
         until: Longest time.
-        max_evaluations: Most gradients.
+        max_evaluations: Largest number of gradients.
 
     Raises:
         InvalidInputError: If an argument cannot be used, or nothing is left after centering.
@@ -278,11 +278,11 @@ def fit_nuclear_norm(
     Args:
         entries: Entries to fit.
         center: What to subtract first.
-        width: Most singular values kept.
+        width: Largest number of singular values to keep.
         seed: Seed of the first subspace.
-        held_out: Entries to choose λ by: the path ends when they get worse.
+        held_out: Entries used to choose λ; the path ends when their error rises.
         penalty: λ as a share of the largest useful one, 2⁻¹, 2⁻², …; the path ends there.
-        tries: Most penalties.
+        tries: Largest number of penalties.
 
     Raises:
         InvalidInputError: If not exactly one of `held_out` and `penalty` is given, or if nothing is
@@ -297,7 +297,9 @@ def fit_nuclear_norm(
         (0.015625, True)
     """
     if (held_out is None) == (penalty is None):
-        raise InvalidInputError("give either held_out, to choose the penalty by, or penalty.")
+        raise InvalidInputError(
+            "give either held_out, from which the penalty is chosen, or penalty."
+        )
     entries, held_out, middle = _prepared(entries, held_out, center)
     width, seed = integer(width, "width", low=1), integer(seed, "seed", low=0)
     tries = integer(tries, "tries", low=1)
@@ -311,7 +313,7 @@ def fit_nuclear_norm(
         if penalty is not None and share < penalty:
             break
         found = NuclearFit(LowRankModel(middle, *solver.solve(value).halves()), share)
-        if held_out is None:  # the path only leads to the penalty
+        if held_out is None:  # nothing is chosen: the path ends at the given penalty
             best = found
             continue
         error = rmse(found.model.predict, held_out)
@@ -325,13 +327,13 @@ def fit_nuclear_norm(
 def _prepared(
     entries: Entries, held_out: Entries | None, center: Centering
 ) -> tuple[Entries, Entries | None, Center]:
-    """Return entries that can be fitted, and what is subtracted from them."""
+    """Return the checked entries, and the center to subtract from them."""
     entries = checked(entries, "entries")
     if held_out is not None:
         held_out = checked(held_out, "held_out")
         if held_out.shape != entries.shape:
             raise ShapeError(
-                f"held_out must be of the matrix of the entries, of shape {entries.shape}, but has "
-                f"shape {held_out.shape}."
+                f"held_out must belong to the same matrix as entries, of shape {entries.shape}, "
+                f"but has shape {held_out.shape}."
             )
     return entries, held_out, Center.of(entries, choice(center, "center", get_args(Centering)))

@@ -1,4 +1,4 @@
-"""Linear separators of two classes ([KMH21] §3): EGD at each depth, NGD, and where they tend."""
+"""Linear separators of two classes ([KMH21] §3): EGD at each depth, NGD, and their limits."""
 
 import math
 from collections.abc import Callable
@@ -32,8 +32,8 @@ class Scaling:
     """How rows of features become inputs.
 
     Attributes:
-        center: What is subtracted from each feature.
-        scale: What each feature is then divided by.
+        center: Value subtracted from each feature.
+        scale: Value by which each feature is then divided.
         intercept: Whether a constant feature of value 1 comes first.
 
     Example:
@@ -71,7 +71,7 @@ class Separator:
     Attributes:
         beta: The normal β of the hyperplane, `(d,)`; NaN where the method has no answer, such as a
             max margin of data that are not separable.
-        early: When the flow ended, if that was before its time; else NaN.
+        early: The time at which the flow ended, if it ended early; else NaN.
 
     Example:
         >>> Separator(torch.ones(2)).early
@@ -111,7 +111,7 @@ def fit_separator(
         inputs: Inputs over which the population Fisher is averaged; by default `x`.
         until: Final time of EGD, on the mean loss.
         natural_until: Final time of NGD.
-        scale: Initial value of all factors of EGD but the first, which is zero.
+        scale: Initial value of all factors of EGD except the first, which is zero.
 
     Raises:
         InvalidInputError: If there is no such method, or an argument cannot be used.
@@ -137,7 +137,7 @@ def fit_separator(
 
 
 def correct(beta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return 1 for rows on their side of the hyperplane, else 0; a row on it, to rounding, has 0.
+    """Return 1 for rows on the correct side of the hyperplane, else 0; a row on it has 0.
 
     Example:
         >>> x = torch.tensor([[1.0], [0.0], [-1.0]])
@@ -163,7 +163,7 @@ def _checked(x: Tensor, y: Tensor, inputs: Tensor | None, until: float) -> _Rows
     x = tensor(x, "x", shape=("n", "d"), dtypes=(torch.float64,))
     y = tensor(y, "y", shape=(len(x),), dtypes=(torch.float64,))
     if not bool((y.abs() == 1).all()):
-        raise LabelError("y must hold labels -1 and 1 alone.")
+        raise LabelError("y must hold only the labels -1 and 1.")
     if inputs is not None:
         inputs = tensor(inputs, "inputs", shape=("m", x.shape[1]), dtypes=(torch.float64,))
     return _Rows(x, y, x if inputs is None else inputs, until)
@@ -211,7 +211,7 @@ def _population(rows: _Rows) -> Separator:
 
 
 def _early(flow: Trajectory[Any]) -> float:
-    """Return when a flow ended, if that was before its time: stalled, singular or diverged."""
+    """Return the time of a flow that ended early (stalled, singular or diverged), else NaN."""
     if flow.status in (Status.TIME_REACHED, Status.CONVERGED):
         return math.nan
     return float(flow.times[-1])

@@ -1,8 +1,8 @@
-"""The laboratory: from a config to a figure, its numbers and a page. It knows no mathematics.
+"""The laboratory: from a config to a figure, its numbers and a page. It contains no mathematics.
 
 In the order of a run:
 
-1. `experiment` says what a figure is: configs by preset, a computation, claims, a drawing.
+1. `experiment` defines a figure: configs by preset, a computation, claims, a drawing.
    `registry` finds it by name.
 2. `cell` is one unit of work: a pure function of a config.
 3. `sweep` runs cells on an engine of `engines` (this process, other processes, a Dask cluster),
@@ -12,8 +12,8 @@ In the order of a run:
 6. `figures` gives all drawings one look.
 7. `report` gathers the results of all runs in one HTML page.
 
-Private: `_run` performs these steps, `_store` keeps their files, `_progress` shows how far they
-are, `_environment` records where they ran, and `_formats` writes numbers for people.
+Private: `_run` performs these steps, `_store` keeps their files, `_progress` shows their progress,
+`_environment` records where they ran, and `_formats` formats numbers for readers.
 """
 
 __all__: list[str] = []  # import the modules themselves

@@ -66,7 +66,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
             text=True,
             errors="replace",
             timeout=_PATIENCE,
-            env=surroundings,  # inside a hook these would name another repository
+            env=surroundings,  # in a git hook these variables would point to another repository
         )
     except OSError:
         return None
@@ -76,7 +76,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 def _version(package: str) -> str | None:
     try:
         return version(package)
-    except PackageNotFoundError:  # used from its sources, not installed
+    except PackageNotFoundError:  # the package is used from its sources, not installed
         return None
 
 

@@ -1,4 +1,4 @@
-"""The packages of the extra `lab`: without them, one sentence says what to install."""
+"""The packages of the extra `lab`, and the error that says what to install without them."""
 
 from importlib.util import find_spec
 
@@ -21,7 +21,7 @@ def require_lab() -> None:
     """Check that the extra is installed.
 
     Raises:
-        MissingExtraError: If one of its packages is missing; the sentence says what to install.
+        MissingExtraError: If one of its packages is missing; the message says what to install.
     """
     if lacking := missing():
         raise MissingExtraError(

@@ -1,6 +1,8 @@
-"""Numbers, bounds, verdicts and durations as text for people."""
+"""Numbers, bounds, verdicts and durations as readable text."""
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ _RELATIONS = {"<=": "≤", ">=": "≥", "<": "<", ">": ">"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim: a word for the style, words for people, a rank to sort by."""
+    """The verdict on a claim: a keyword for the style, a phrase to show, a rank to sort by."""
 
     kind: str
     words: str
@@ -23,6 +25,13 @@ HOLDS_AFTER_ALL = Verdict("fails", "FAILS: holds, but is documented as refuted",
 REFUTES = Verdict("refutes", "refutes the paper (documented)", 1)
 UNJUDGED = Verdict("unjudged", "not judged at this preset", 2)
 HOLDS = Verdict("holds", "holds", 3)
+
+_COUNTED = {
+    "fails": ("FAILS", "FAIL"),
+    "holds": ("holds", "hold"),
+    "refutes": ("refutes the paper (documented)", "refute the paper (documented)"),
+    "unjudged": ("is not judged at this preset", "are not judged at this preset"),
+}
 
 
 def verdict(holds: bool | None, expected: bool) -> Verdict:
@@ -37,6 +46,23 @@ def verdict(holds: bool | None, expected: bool) -> Verdict:
     if holds == expected:
         return HOLDS if holds else REFUTES
     return HOLDS_AFTER_ALL if holds else FAILS
+
+
+def counts(verdicts: Iterable[Verdict]) -> str:
+    """Return how many verdicts there are of each kind, the worst first.
+
+    Example:
+        >>> counts([HOLDS, REFUTES, HOLDS])
+        '2 hold, 1 refutes the paper (documented)'
+        >>> counts([UNJUDGED, FAILS])
+        '1 FAILS, 1 is not judged at this preset'
+    """
+    found = Counter(verdict.kind for verdict in verdicts)
+    return ", ".join(
+        f"{found[kind]} {one if found[kind] == 1 else many}"
+        for kind, (one, many) in _COUNTED.items()
+        if found[kind]
+    )
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -88,7 +114,7 @@ def required(claim: dict[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words that people use.
+    """Return a duration in readable units.
 
     Example:
         >>> duration(0.513), duration(42.4), duration(200), duration(7500)
@@ -105,7 +131,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes in the unit that people use.
+    """Return a number of bytes in readable units.
 
     Example:
         >>> size(830), size(12345), size(2500000)

@@ -106,7 +106,7 @@ class Display:
         """Show a sentence about the sweep."""
 
     def finish(self) -> None:
-        """Record that the sweep has ended, well or not."""
+        """Record that the sweep has ended, with or without an error."""
         self.update()
 
 

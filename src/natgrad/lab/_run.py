@@ -64,6 +64,7 @@ def run(request: Request, out: Path, sweep: Sweeper) -> dict[str, Any]:
         "figure": experiment.name,
         "title": experiment.title,
         "source": experiment.source,
+        "story": experiment.story,
         "preset": request.preset,
         "options": request.options,
         "command": list(request.command),
@@ -71,7 +72,7 @@ def run(request: Request, out: Path, sweep: Sweeper) -> dict[str, Any]:
         "seeds": getattr(config, "seeds", None),
         "claims": [claim.to_json(judged_at) for claim in claims],
         "departures": list(experiment.departures(config, arrays)),
-        "environment": environment() | {"threads": 1},  # of every engine's workers
+        "environment": environment() | {"threads": 1},  # as in every engine's workers
         "revision": revision(),
         "cells": {"done": sweep.done, "reused": sweep.reused},
     }

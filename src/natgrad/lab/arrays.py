@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Arrays", "Coordinate"]
 
 _FORMAT = "natgrad arrays 2"
-_WITHOUT_CHECKSUM = "natgrad arrays 1"  # what natgrad 0.1 wrote
+_WITHOUT_CHECKSUM = "natgrad arrays 1"  # the format of natgrad 0.1
 
 Coordinate: TypeAlias = "Sequence[str] | Sequence[int] | Sequence[float] | npt.NDArray[Any]"
 
@@ -50,7 +50,7 @@ class Arrays:
         self._values: dict[str, npt.NDArray[Any]] = {}
 
     def add(self, name: str, values: "npt.ArrayLike", *dims: str) -> None:
-        """Keep an array under a name, with one name for each of its axes.
+        """Add an array under a name, with one name for each of its axes.
 
         Raises:
             ShapeError: If axes and names do not match.
@@ -80,7 +80,7 @@ class Arrays:
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._values))  # as in a file, in whichever order they were added
+        return iter(sorted(self._values))  # the order of the file, whatever the order of `add`
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._values
@@ -88,7 +88,7 @@ class Arrays:
     def save(self, path: Path) -> None:
         """Write one safetensors file; `load` reads it back bit for bit.
 
-        Equal arrays make equal files, in whichever order they were added.
+        Equal arrays give equal files, whatever the order in which they were added.
 
         Raises:
             StoreError: If the file cannot be written.
@@ -100,11 +100,11 @@ class Arrays:
         header = {"format": _FORMAT, "coordinates": self.coordinates, "dims": self.dims}
         tensors = {name: np.asarray(self[name], order="C") for name in self}
         header["checksum"] = checksum(header, raw(tensors))
-        # One entry: safetensors writes several in an order that changes from file to file.
+        # A single entry, because safetensors writes several in an order that changes between files.
         metadata = {"natgrad": json.dumps(header, sort_keys=True)}
         try:
             save_file(tensors, str(path), metadata=metadata)
-        except Exception as error:  # safetensors raises a class of its own, also for a full disk
+        except Exception as error:  # safetensors' own class, also for a full disk
             raise StoreError(f"cannot write the arrays to {path}: {error}") from error
 
     @classmethod
@@ -127,7 +127,7 @@ class Arrays:
             arrays = cls(**header["coordinates"])
             for name, dims in header["dims"].items():
                 arrays.add(name, tensors[name], *dims)
-        except Exception as error:  # safetensors raises a class of its own that it does not export
+        except Exception as error:  # safetensors does not export its own class
             raise InvalidInputError(
                 f"{path} cannot be read as arrays of a figure: {type(error).__name__}: {error}"
             ) from error

@@ -27,10 +27,10 @@ class Cell:
 
     Attributes:
         function: A function at the top of a module that takes the config and returns arrays by
-            name. It must depend on nothing else: same config, same bits.
+            name. It must depend on nothing else: equal configs give equal bits.
         config: A frozen dataclass of numbers, strings, booleans, None, tuples of these, and other
             such dataclasses.
-        label: A few words for people, shown in progress and failures.
+        label: A few words that describe the cell in progress and failures.
         data: If not None, the function's second argument: arrays too large for a config, such as a
             table in memory. It is sent with the cell to the process that runs it. The config must
             identify it by its contents, for instance by a hash: results are stored by config.
@@ -53,9 +53,9 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Return `module:function`, by which workers import it."""
+        """Return the module and the function, joined by a colon; workers import it by that name."""
         module = self.function.__module__
-        if module == "__main__":  # run by python -m: workers import it by its real name
+        if module == "__main__":  # run by python -m, but workers import it by its real name
             spec = getattr(sys.modules["__main__"], "__spec__", None)
             module = spec.name if spec else module
         return f"{module}:{self.function.__qualname__}"

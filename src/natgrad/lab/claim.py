@@ -23,14 +23,14 @@ class Claim:
     Attributes:
         id: Short name, unique within the figure.
         statement: The sentence.
-        source: Where the paper says it, or "natgrad" for what we found.
+        source: Where the paper states it, or "natgrad" for our own findings.
         value: The computed number; NaN if there is none.
         relation: How `value` relates to `bound` when the claim holds.
         bound: A number; for "within", the pair (low, high).
         sd: Standard deviation over seeds.
         n: Number of seeds behind `value`.
         presets: Presets at which the claim is judged; at others the sizes are too small to tell.
-        expected: False for a statement of the paper that we refute (documented).
+        expected: False for a statement of the paper that our numbers refute (documented).
 
     Example:
         >>> claim = Claim(
@@ -108,7 +108,7 @@ class Claim:
 
 
 def _require_real(value: Any, claim: str) -> None:
-    """Raise unless a value is one real number; NaN and infinities count as numbers."""
+    """Raise an error unless a value is one real number; NaN and infinities count as numbers."""
     try:
         if not isinstance(value, str | bytes):
             float(value)

@@ -1,4 +1,4 @@
-"""What a figure is: configs by preset, a computation made of sweeps, claims, a drawing."""
+"""The definition of a figure: configs by preset, a computation from sweeps, claims, a drawing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _C = TypeVar("_C")
 
 
 class Sweep(Protocol):
-    """Run cells, wherever that may be, and return their results in order.
+    """Run cells, here or elsewhere, and return their results in order.
 
     Example:
         >>> sweep: Sweep = in_this_process
@@ -53,7 +53,7 @@ def in_this_process(cells: "Sequence[Cell]", title: str = "") -> "list[Result]":
 
 
 def no_departures(config: Any, arrays: "Arrays") -> Sequence[str]:
-    """Return nothing: the figure chooses nothing that the paper leaves open.
+    """Return no departures, for a figure that follows the paper in everything.
 
     Example:
         >>> no_departures(None, None)
@@ -70,14 +70,15 @@ class Experiment(Generic[_C]):
         name: As typed on the command line: "kmh21/fig4".
         title: What it shows, in a sentence without a full stop.
         source: Where it is printed.
+        story: Three sentences that lead to the title: the question, what is seen, what it means.
         presets: A config for each preset. Its fields are the command line's options, and their
             docstrings its help.
         minutes: Expected minutes on two cores, by preset.
         compute: Return the arrays of the figure, from sweeps over cells.
         claims: Return the claims that these arrays decide.
         draw: Return the picture of these arrays, computing nothing.
-        departures: Return sentences: what we chose where the paper is silent, and where our
-            result differs from its text.
+        departures: Return sentences: our choices where the paper is silent, and where our result
+            differs from its text.
 
     Example:
         >>> from natgrad.lab.registry import experiment
@@ -95,6 +96,7 @@ class Experiment(Generic[_C]):
     claims: Callable[[_C, "Arrays"], "Sequence[Claim]"]
     draw: Callable[[_C, "Arrays"], "Figure"]
     departures: Callable[[_C, "Arrays"], Sequence[str]] = no_departures
+    story: str = ""
 
     @property
     def folder(self) -> str:

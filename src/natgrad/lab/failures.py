@@ -1,4 +1,4 @@
-"""What can go wrong in the laboratory: errors with one sentence, and records of failed cells."""
+"""Errors of the laboratory, and records of failed cells."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ Kind = Literal["exception", "memory", "timeout", "killed"]
 
 
 class MissingExtraError(NatgradError, ImportError):
-    """The laboratory was asked for, but its packages are not installed."""
+    """The laboratory is needed, but its packages are not installed."""
 
 
 class StoreError(NatgradError, OSError):

@@ -1,10 +1,11 @@
-"""One look for all figures: readable in print, for color-blind readers, the same bytes each time.
+"""The common style of all figures: readable in print and for color-blind readers, reproducible.
 
-matplotlib and numpy are imported where they are used. pyplot is not: it keeps windows and a global
-list of figures.
+matplotlib and numpy are imported where they are used. pyplot is not imported, because it keeps
+windows and a global list of figures.
 """
 
 import io
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from natgrad.errors import InvalidInputError, ShapeError
+from natgrad.lab._boxes import describe_boxes, panel_boxes
 from natgrad.lab._store.atomic import write_bytes
 
 if TYPE_CHECKING:
@@ -41,8 +43,8 @@ INK = "#222222"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colors for series other than `METHODS`: those of Okabe and Ito, without the yellow."""
 
-# Depth is an order, so its colors go from light to dark, which a gray printer keeps. Natural
-# gradients are warm. Limits, which do not move, are gray and dashed.
+# Depths are ordered, so their colors go from light to dark, also in grayscale. Natural gradients #
+# have warm colors. Limits, which do not move, are gray and dashed.
 _LOOKS: dict[str, tuple[str, str, Any]] = {
     "EGD L=1": ("#8CC6DE", "o", "-"),
     "EGD L=2": ("#4A9FD0", "s", "-"),
@@ -62,7 +64,7 @@ METHODS = tuple(_LOOKS)
 
 _RC: dict[str, Any] = {
     "font.size": 8.5,
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
+    "font.family": "DejaVu Sans",  # matplotlib includes it: same letters on every machine
     "mathtext.fontset": "dejavusans",
     "text.color": INK,
     "figure.dpi": 100,
@@ -111,7 +113,7 @@ _RC: dict[str, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the shared look while the block runs, whatever your matplotlib settings are.
+    """Draw in the common style while the block runs, whatever your matplotlib settings are.
 
     Example:
         >>> with style():
@@ -203,7 +205,7 @@ def band(
 
     if "centre" in options:
         warnings.warn(
-            "band takes center; the old spelling centre goes with version 0.3.",
+            "band takes center; version 0.3 removes the old spelling centre.",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -262,25 +264,35 @@ def legend(figure: "Figure", columns: int = 4) -> None:
 def render(figure: "Figure") -> dict[str, bytes]:
     """Return the picture as PNG (200 dots per inch), PDF and SVG, by file name.
 
-    It holds no date and no random name: the same figure gives the same bytes.
+    It holds no date and no random name: the same figure gives the same bytes. The SVG says where
+    its panels are, so that a report can show them one below the other on a phone.
 
     Example:
         >>> figure, (axes,) = panels()
         >>> render(figure)["figure.png"][1:4]
         b'PNG'
     """
-    undated: dict[str, dict[str, Any]] = {
-        "png": {},
-        "pdf": {"CreationDate": None},
-        "svg": {"Date": None},
-    }
     files = {}
     with style():
+        undated: dict[str, dict[str, Any]] = {
+            "png": {},
+            "pdf": {"CreationDate": None},
+            "svg": {"Date": None, "Description": describe_boxes(panel_boxes(figure))},
+        }
         for kind, metadata in undated.items():
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
             files[f"figure.{kind}"] = buffer.getvalue()
+    files["figure.svg"] = _compact(files["figure.svg"])
     return files
+
+
+def _compact(svg: bytes) -> bytes:
+    """Return an SVG with coordinates to a hundredth of a point and without indentation."""
+    svg = re.sub(
+        rb'\b(d|x|y)="[^"]*"', lambda found: re.sub(rb"(\.\d\d)\d+", rb"\1", found[0]), svg
+    )
+    return re.sub(rb"\n +", b"\n", svg)
 
 
 def save(figure: "Figure", folder: Path) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""The experiments that the command line knows."""
+"""The registry of experiments that the command line offers."""
 
 import difflib
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -9,14 +9,15 @@ from natgrad._checks import instance
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import Experiment
 
-__all__ = ["experiment", "experiments", "names", "register"]
+__all__ = ["expand", "experiment", "experiments", "names", "names_by_default", "register"]
 
 _TABLE = "natgrad.experiments"
-"""Module whose `FIGURES` gives the module of each figure. Named here, imported on demand."""
+"""Module whose `FIGURES` gives the module of each figure, and `BY_DEFAULT` the groups that run
+without being named. Named here, imported on demand."""
 
 
 class _Experiments(MutableMapping[str, Experiment[Any]]):
-    """Experiments by name. A figure of the table is imported when it is asked for."""
+    """Experiments by name. A figure of the table is imported on first use."""
 
     def __init__(self) -> None:
         self._known: dict[str, Experiment[Any]] = {}
@@ -51,7 +52,7 @@ _EXPERIMENTS: MutableMapping[str, Experiment[Any]] = _Experiments()
 
 
 def register(experiment: Experiment[Any]) -> Experiment[Any]:
-    """Make an experiment known under its name, and return it.
+    """Register an experiment under its name, and return it.
 
     Example:
         >>> figure = experiment("kmh21/fig4")
@@ -73,6 +74,32 @@ def names() -> list[str]:
     return sorted(_EXPERIMENTS)
 
 
+def names_by_default() -> list[str]:
+    """Return the figures that run if none is named: the papers' own, and registered ones.
+
+    Example:
+        >>> "kmh21/fig1" in names_by_default(), "pinn/poisson" in names_by_default()
+        (True, False)
+    """
+    table = import_module(_TABLE)
+    return [
+        name
+        for name in names()
+        if name not in table.FIGURES or name.partition("/")[0] in table.BY_DEFAULT
+    ]
+
+
+def expand(name: str) -> list[str]:
+    """Return the figures of a group, or the name itself if it is no group.
+
+    Example:
+        >>> expand("blh18")
+        ['blh18/fig1a', 'blh18/fig1b', 'blh18/fig1c', 'blh18/fig1d']
+    """
+    instance(name, "the name of a figure", str)
+    return [one for one in names() if one.partition("/")[0] == name] or [name]
+
+
 def experiments() -> list[Experiment[Any]]:
     """Return all experiments, by name.
 
@@ -87,7 +114,7 @@ def experiment(name: str) -> Experiment[Any]:
     """Return the experiment of a name; no other figure is imported.
 
     Raises:
-        InvalidInputError: If there is none; the message offers the nearest.
+        InvalidInputError: If there is none; the message suggests the nearest name.
 
     Example:
         >>> experiment("kmh21/fig2").name

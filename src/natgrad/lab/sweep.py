@@ -18,7 +18,7 @@ from natgrad.lab.failures import CellsFailedError, Failure, StoreError
 
 __all__ = ["Reporter", "Store", "Sweeper"]
 
-_AGAIN = ("killed", "memory")  # another process may have used the memory
+_AGAIN = ("killed", "memory")  # a second attempt, because another process may have used the memory
 _ATTEMPTS = 2
 _LAG = 30.0  # seconds that a network file system may take to show what another machine wrote
 
@@ -82,7 +82,7 @@ class Sweeper:
         self.done = self.reused = 0
         self.seconds = 0.0
         self.failures: list[Failure] = []
-        self._computed: set[str] = set()  # fresh results are not computed twice
+        self._computed: set[str] = set()  # with `fresh`, a cell is still computed only once
 
     @property
     def failed(self) -> int:
@@ -189,7 +189,7 @@ class _Batch:
             self._keep(key, outcome)
             tally.done += 1
         elif outcome.kind in _AGAIN and self._attempts[key] < _ATTEMPTS:
-            self._submit(key)  # behind the jobs that already wait
+            self._submit(key)  # after the jobs that already wait
         else:
             self._failures.append(self._failure(key, outcome))
             tally.failed += 1

@@ -129,6 +129,7 @@ class Likelihood(ABC):
             gives its root, and `root` the same as contrasts with weights of one.
         attained: Whether finite outputs minimize the loss of a sample. Where none do, outputs run
             to infinity, and flows are integrated in the logarithm of time.
+        divisible: Whether a part of the samples has a loss of its own.
 
     Example:
         >>> from natgrad import Gaussian
@@ -139,6 +140,7 @@ class Likelihood(ABC):
 
     constant_fisher: bool = False
     attained: bool = True
+    divisible: bool = True
 
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         self.reduction: Reduction = choice(reduction, "reduction", get_args(Reduction))
@@ -213,7 +215,7 @@ class Likelihood(ABC):
             )
         if not _is_plain(y):
             dense(y, "labels")
-        if y.ndim == 0 or len(y) != len(f):
+        if y.ndim == 0 or y.shape[0] != f.shape[0]:
             raise ShapeError(
                 f"labels must pair up with the {len(f)} outputs, but have shape {tuple(y.shape)}."
             )
@@ -287,7 +289,7 @@ class Likelihood(ABC):
     def visible(self, like: Tensor) -> Tensor | None:
         """Return an orthonormal basis (rows) of the output directions the Fisher sees.
 
-        None means all of them. `like` has one row an output, and the dtype and device wanted.
+        None means all of them. `like` has one row per output, and the dtype and device wanted.
         """
         return None
 
@@ -344,9 +346,12 @@ class Likelihood(ABC):
         root = self.root(f)
         return root.transpose(torch.exp(2 * root.log_weight) * root.apply(u))
 
-    def _mean_fisher(self, f: Tensor) -> Tensor:
+    def _mean_fisher(self, f: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the average of the blocks, times weights of rows or of single outputs."""
         root = self.root(f)
         weight = torch.exp(root.log_weight)[:, :, None]
+        if weights is not None:
+            weight = weight * weights.sqrt()[:, :, None]
         contrast = (
             torch.eye(f.shape[1], dtype=f.dtype, device=f.device)[None]
             if root.contrast is None
@@ -410,7 +415,7 @@ def flatten_outputs(output: Tensor) -> Tensor:
             f"outputs must have shape (n,) or (n, …) with at least one sample, but got shape "
             f"{tuple(output.shape)}. Is the batch empty?"
         )
-    return output.reshape(len(output), -1)
+    return output.reshape(output.shape[0], -1)  # len() costs a call of Python
 
 
 def like_outputs(f: Tensor, y: Tensor) -> Tensor:
@@ -423,10 +428,10 @@ def like_outputs(f: Tensor, y: Tensor) -> Tensor:
     """
     if y.is_complex():
         raise DtypeError(f"labels must be real, but have dtype {y.dtype}.")
-    flat = y.reshape(len(y), -1)
+    flat = y.reshape(y.shape[0], -1)
     if flat.shape != f.shape:
         raise ShapeError(
             f"labels must match the outputs, {f.shape[1]} per sample, but have "
             f"{flat.shape[1]} (shape {tuple(y.shape)})."
         )
-    return flat.to(f.dtype)
+    return flat if flat.dtype == f.dtype else flat.to(f.dtype)

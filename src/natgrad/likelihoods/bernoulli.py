@@ -108,8 +108,9 @@ class Bernoulli(Likelihood):
     def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
         return torch.sigmoid(f) * torch.sigmoid(-f) * u
 
-    def _mean_fisher(self, f: Tensor) -> Tensor:
-        return torch.diag((torch.sigmoid(f) * torch.sigmoid(-f)).mean(0))
+    def _mean_fisher(self, f: Tensor, weights: Tensor | None = None) -> Tensor:
+        variance = torch.sigmoid(f) * torch.sigmoid(-f)
+        return torch.diag((variance if weights is None else weights * variance).mean(0))
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
         # Past its own threshold of 20 torch takes x for softplus(x), which lacks e⁻²⁰.
@@ -134,16 +135,23 @@ class Bernoulli(Likelihood):
     def _check_labels(self, f: Tensor, y: Tensor) -> Tensor:
         labels = like_outputs(f, y)
         low, name = (0, "0 or 1") if self.zero_one else (-1, "−1 or +1")
-        squares = labels * labels
-        if not torch.equal(squares, labels if self.zero_one else torch.ones_like(squares)):
+        # y² = y only for 0 and 1, y = 1/y only for −1 and 1: two passes, and no constant.
+        if not torch.equal(labels, labels * labels if self.zero_one else labels.reciprocal()):
             wrong = labels[(labels != low) & (labels != 1)][0].item()
-            hint = (
-                "Use Bernoulli(zero_one=True) for 0/1 labels."
-                if not self.zero_one
-                else "Use Bernoulli() for −1/+1 labels."
-            )
+            hint = _hint(wrong, zero_one=self.zero_one)
             raise LabelError(f"Bernoulli labels must be {name}, but one is {wrong:g}. {hint}")
         return 2 * labels - 1 if self.zero_one else labels
+
+
+def _hint(wrong: float, *, zero_one: bool) -> str:
+    """Return what to do about a label that is not allowed."""
+    other = -1 if zero_one else 0
+    if wrong == other:
+        name = "Bernoulli() for −1/+1" if zero_one else "Bernoulli(zero_one=True) for 0/1"
+        return f"Use {name} labels."
+    if 0 < wrong < 1:
+        return "Probabilities as labels: train with NGD(model, torch.nn.BCEWithLogitsLoss())."
+    return "Look for missing values or a wrong column."
 
 
 @cache

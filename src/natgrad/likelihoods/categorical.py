@@ -88,9 +88,10 @@ class Categorical(Likelihood):
     def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
         return covary(softmax(wide(f)), wide(u)).to(f.dtype)
 
-    def _mean_fisher(self, f: Tensor) -> Tensor:
+    def _mean_fisher(self, f: Tensor, weights: Tensor | None = None) -> Tensor:
         p = softmax(wide(f))
-        return _laplacian(p.mT @ p / len(f), f.dtype)
+        weighted = p if weights is None else weights * p
+        return _laplacian(p.mT @ weighted / len(f), f.dtype)
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
         return like_torch(_cross_entropy(wide(f), y)[0], f)

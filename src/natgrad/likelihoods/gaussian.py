@@ -98,8 +98,9 @@ class Gaussian(Likelihood):
         root = self.precision_root(f, f.shape[1])
         return u if root is None else u @ (root.mT @ root)
 
-    def _mean_fisher(self, f: Tensor) -> Tensor:
-        return self._fisher(f)[0]
+    def _mean_fisher(self, f: Tensor, weights: Tensor | None = None) -> Tensor:
+        block = self._fisher(f)[0]
+        return block if weights is None else weights.mean() * block
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
         root = self.precision_root(f, f.shape[1])

@@ -1,4 +1,4 @@
-"""Where trajectories must end, each by a solver of another kind and with a certificate."""
+"""Limits of trajectories, each by an independent kind of solver and with a certificate."""
 
 from natgrad.limits._least_squares import basis_pursuit, least_squares
 from natgrad.limits._max_margin import max_margin

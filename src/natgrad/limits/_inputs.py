@@ -1,4 +1,4 @@
-"""The public border of the limits: data checked once, then double precision on the CPU."""
+"""Checks of the arguments of the limits, and their conversion to float64 on the CPU."""
 
 import torch
 from torch import Tensor
@@ -21,14 +21,14 @@ def check_design(x: Tensor) -> Tensor:
 
 
 def check_targets(y: Tensor, x: Tensor, name: str = "y") -> Tensor:
-    """Return real targets `(n,)` as float64 on the CPU, one a row of X."""
+    """Return real targets `(n,)`, one per row of X, as float64 on the CPU."""
     if isinstance(y, Tensor) and y.device != x.device:
         raise DeviceError(f"X is on {x.device} but {name} on {y.device}; move one with .to().")
     if dense(y, name).is_complex():
         raise DtypeError(f"{name} must be a real torch.Tensor, but is {y.dtype}.")
     if y.ndim != 1 or len(y) != len(x):
         raise ShapeError(
-            f"{name} must have shape ({len(x)},), one a row of X, but has {tuple(y.shape)}."
+            f"{name} must have shape ({len(x)},), one per row of X, but has {tuple(y.shape)}."
         )
     return widen(y.detach()).cpu()
 
@@ -55,9 +55,9 @@ def check_start(beta0: Tensor, x: Tensor) -> Tensor:
 def rank_and_basis(a: Tensor) -> tuple[int, Tensor | None]:
     """Return the rank, and an orthonormal basis `(d, r)` of the row space if r < min(n, d).
 
-    A well-conditioned Gram matrix proves full rank at a fraction of the cost of the singular
-    value decomposition that decides all other cases. float32 data come rounded: rows that were
-    dependent before rounding are not after it, and count as independent.
+    A well-conditioned Gram matrix proves full rank at a fraction of the cost of the singular value
+    decomposition that decides all other cases. float32 data are rounded: rows that were dependent
+    before rounding are not dependent after it, and count as independent.
     """
     if 0 in a.shape:
         return 0, None

@@ -25,20 +25,20 @@ Kind = Literal["ordinary", "minimum_norm"]
 
 @named
 def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
-    """Return argmin ‖Xβ − y‖: the only one, or the shortest of all (ridgeless regression).
+    """Return argmin ‖Xβ − y‖: the unique minimizer, or the shortest one (ridgeless regression).
 
-    Both agree for X of full column rank. The shortest, X⁺y, is the limit of ridge regression as
-    its penalty vanishes, and of gradient flow from zero; for n ≤ d, full row rank and y = ±1 it is
-    also the limit direction of natural gradient flow ([KMH21] Theorem 3).
+    Both agree for X of full column rank. The shortest minimizer, X⁺y, is the limit of ridge
+    regression as its penalty vanishes, and of gradient flow from zero. For n ≤ d, full row rank and
+    y = ±1 it is also the limit direction of natural gradient flow ([KMH21] Theorem 3).
 
     Args:
         x: Inputs, shape `(n, d)`.
         y: Targets, shape `(n,)`.
-        kind: `"minimum_norm"` (default), or `"ordinary"`, which refuses a deficient rank.
+        kind: `"minimum_norm"` (default), or `"ordinary"`, which refuses rank-deficient X.
 
     Returns:
-        Limit: `value` is ‖Xβ − y‖, `certificate` is ‖Xᵀ(Xβ − y)‖ / (‖X‖ ‖y‖), columns of X
-        brought to one size.
+        Limit: `value` is ‖Xβ − y‖, `certificate` is ‖Xᵀ(Xβ − y)‖ / (‖X‖ ‖y‖) with the columns of X
+        scaled to one size.
 
     Raises:
         RankDeficientError: If kind is `"ordinary"` and the rank of X is below d.
@@ -79,9 +79,9 @@ def least_squares(x: Tensor, y: Tensor, kind: Kind = "minimum_norm") -> Limit:
 def basis_pursuit(x: Tensor, y: Tensor, *, rtol: float = 1e-9) -> Limit:
     """Return argmin ‖β‖₁ subject to Xβ = y: the interpolant that depth 2 prefers.
 
-    Mehrotra's interior point on the dual, max y·ν subject to |Xᵀν| ≤ 1, then the vertex solved
-    exactly. The certificate is the relative gap ‖β‖₁ − y·ν/‖Xᵀν‖_∞, the relative residual of
-    Xβ = y included.
+    Mehrotra's interior-point method solves the dual, max y·ν subject to |Xᵀν| ≤ 1, and then the
+    vertex is solved exactly. The certificate is the relative gap ‖β‖₁ − y·ν/‖Xᵀν‖_∞, including the
+    relative residual of Xβ = y.
 
     Args:
         x: Inputs, shape `(n, d)`.

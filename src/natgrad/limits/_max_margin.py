@@ -1,4 +1,4 @@
-"""Largest margins: ℓ2, ℓ1 exactly, ℓ_p for p < 1 locally. [KMH21] §3."""
+"""Maximum margins: exact for ℓ2 and ℓ1, local for ℓ_p with p < 1. [KMH21] §3."""
 
 import math
 import time
@@ -32,16 +32,17 @@ _INSTEAD = {
 def max_margin(
     x: Tensor, y: Tensor, p: float = 2, *, starts: int = 4, seed: int = 0, rtol: float = 1e-9
 ) -> Limit:
-    """Return argmin ‖β‖_p subject to yₙ xₙ·β ≥ 1: where gradient flow of depth L = 2/p tends.
+    """Return argmin ‖β‖_p subject to yₙ xₙ·β ≥ 1, the limit of gradient flow at depth L = 2/p.
 
     The margin of any β is bounded by that of any convex combination of the rows,
         minₙ yₙ xₙ·β / ‖β‖_p ≤ ‖X̃ᵀλ‖_q / Σλ,  λ ≥ 0,  1/p + 1/q = 1,
-    so solution and dual λ certify each other: the certificate is the relative gap between both
-    sides. For p < 1 the problem is not convex and its certificate is a stationarity residual.
+    so solution and dual λ certify each other: the certificate is the relative gap between the two
+    sides. For p < 1 the problem is not convex, and its certificate is a stationarity residual.
 
-    - p = 2: interior point on the shorter side, then the active set is solved exactly.
-    - p = 1: Mehrotra's interior point on the shorter side, then the vertex is solved exactly.
-    - p < 1: reweighted ℓ1 (Candès, Wakin and Boyd 2008) from several starts; local.
+    - p = 2: an interior-point method on the shorter side, then the active set is solved exactly.
+    - p = 1: Mehrotra's interior-point method on the shorter side, then an exact solve of the
+      vertex.
+    - p < 1: reweighted ℓ1 (Candès, Wakin and Boyd 2008) from several starts, a local method.
 
     Rank-deficient inputs are fine: the ℓ2 solution lies in the span of the data.
 

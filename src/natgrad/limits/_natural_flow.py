@@ -1,8 +1,8 @@
 """The direction to which natural gradient flow of logistic regression tends: a linear program.
 
 For logistic loss the Fisher is the Hessian, so natural gradient flow is Newton flow and
-X̃ᵀσ(−X̃β(t)) = e^{−t} c with c = X̃ᵀσ(−X̃β(0)); hence β(t) = argmin Σ softplus(−u) + e^{−t} c·β,
-the exponential-penalty path of min c·b subject to X̃b ≥ 1 (Cominetti and San Martín, Math.
+X̃ᵀσ(−X̃β(t)) = e^{−t} c with c = X̃ᵀσ(−X̃β(0)). Hence β(t) = argmin Σ softplus(−u) + e^{−t} c·β.
+This is the exponential-penalty path of min c·b subject to X̃b ≥ 1 (Cominetti and San Martín, Math.
 Programming 67, 1994), and β(t)/t tends to a solution of that program.
 """
 
@@ -42,9 +42,9 @@ def natural_flow(x: Tensor, y: Tensor, beta0: Tensor | None = None) -> Limit:
     Here c = X̃ᵀσ(−X̃β₀) from the initial β₀; for β₀ = 0, c = ½X̃ᵀ1. Then β(t) = t b + O(1).
 
     - Independent rows (n ≤ d): the shortest interpolant X̃⁺1. [KMH21] Theorem 3.
-    - Otherwise a vertex, by an interior point and the linear system of its basis; HiGHS where
-      that fails.
-    - X of deficient rank: the program is solved in the span of the data, where the flow stays.
+    - Otherwise a vertex, by an interior-point method and the linear system of its basis. If that
+      fails, HiGHS is used.
+    - Rank-deficient X: the program is solved in the span of the data, where the flow stays.
     - Several optima (`unique` false): the centroid of the optimal face, to which the path tends.
     - Quasi-separable data: rows that no b can separate become X̃ₙb = 0; logits there stay finite
       while ‖β(t)‖ still grows.
@@ -71,7 +71,7 @@ def natural_flow(x: Tensor, y: Tensor, beta0: Tensor | None = None) -> Limit:
     """
     began = time.perf_counter()
     a = signed_rows(x, y)
-    # Logarithms: far from the origin every σ(−u) may underflow, and only ratios matter.
+    # Logarithms, because far from the origin every σ(−u) may underflow, and only ratios matter.
     unit, powers = unit_columns(a)
     logs = a.new_zeros(len(a)) if beta0 is None else _log_sigma(unit, powers, check_start(beta0, x))
     sigma = torch.exp(logs - logs.max())
@@ -96,7 +96,7 @@ def _log_sigma(unit: Tensor, powers: Tensor, beta0: Tensor) -> Tensor:
 
 
 def _in_span(a: Tensor, unit: Tensor, powers: Tensor, b: Tensor) -> Tensor:
-    """Return b 2^{−e}, or where rows do not span, what of it the flow of the given X takes."""
+    """Return b 2^{−e}; where rows do not span everything, its part in the span of the given X."""
     if bool((powers == powers[0]).all()) or rank_and_basis(unit)[0] == unit.shape[1]:
         return times_power(b, -powers)
     return lstsq(a, unit @ b).solution
@@ -135,7 +135,7 @@ def _solve(a: Tensor, sigma: Tensor, method: _Method) -> Limit | None:
 
 
 def _hard(a: Tensor, sigma: Tensor) -> Limit:
-    """Answer where the interior point did not: the data's kind says what to do."""
+    """Return the limit where the interior-point method failed, by the kind of the data."""
     found = separate(a)
     if found.kind == "not separable":
         raise refuse(found, "the direction of natural flow", _INSTEAD)
@@ -191,7 +191,7 @@ def _face(a: Tensor, c: Tensor, near: _Pair) -> _Optimum:
 
 
 def _limit(a: Tensor, sigma: Tensor, optimum: _Optimum, solver: str) -> Limit:
-    """Return the limit with its certificate, all recomputed on the data as given."""
+    """Return the limit with its certificate, both recomputed on the data as given."""
     b, lam = optimum.b, optimum.lam
     c = a.mT @ sigma
     cost, bound = float(c @ b), float(lam.sum())

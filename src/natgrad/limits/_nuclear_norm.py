@@ -34,19 +34,19 @@ def nuclear_norm(
     rtol: float = 1e-6,
     max_evaluations: int = 10_000,
 ) -> Limit:
-    """Return argmin ‖B‖_* subject to B = values at the observed positions, met exactly.
+    """Return argmin ‖B‖_* subject to B = values at the observed positions, which hold exactly.
 
-    Douglas–Rachford splitting (over-relaxed; the penalty balanced in the first iterations) with
-    Anderson acceleration, one singular value decomposition per iteration. Every matrix Y that is
-    zero outside the observed positions bounds the optimum, ⟨Y, B⟩ / ‖Y‖₂ ≤ ‖B‖_*; the splitting
-    has such a Y at hand, and stops when the relative gap between both sides is small.
+    The method is Douglas–Rachford splitting (over-relaxed, with the penalty balanced in the first
+    iterations) with Anderson acceleration, at one singular value decomposition per iteration. Every
+    matrix Y that is zero outside the observed positions bounds the optimum, ⟨Y, B⟩ / ‖Y‖₂ ≤ ‖B‖_*.
+    The splitting produces such a Y, and stops when the relative gap between the two sides is small.
 
     Args:
         positions: Rows and columns of the observed entries, integers, shape `(n, 2)`.
         values: Their values, float32 or float64, shape `(n,)`.
         shape: Shape of B.
         rtol: Relative duality gap at which to stop.
-        max_evaluations: Most iterations.
+        max_evaluations: Largest number of iterations.
 
     Returns:
         Limit: `value` is ‖B‖_*, `dual` is Y with ‖Y‖₂ ≤ 1, `certificate` the relative gap.
@@ -88,8 +88,8 @@ def nuclear_norm(
 class _Splitting:
     """Douglas–Rachford on ‖·‖_* and the affine set of completions.
 
-    z is the state; b its projection on the completions; (b − z)/γ, zero outside the observed
-    positions, is the dual.
+    z is the state, and b its projection onto the completions. The dual is (b − z)/γ, which is zero
+    outside the observed positions.
     """
 
     target: Tensor
@@ -125,7 +125,7 @@ class _Splitting:
         return y, max(0.0, norm - float((y * self.target).sum())) / norm
 
     def _balance(self, z: Tensor, b: Tensor, low: Tensor, previous: Tensor) -> Tensor:
-        """Move γ so that relative primal and dual residuals become alike; return the new z."""
+        """Change γ to balance the relative primal and dual residuals; return the new z."""
         dual = (z - b) / self.gamma
         primal = float((low - b).norm()) / max(float(low.norm()), 1e-300)
         moved = float((b - previous).norm()) / self.gamma / max(float(dual.norm()), 1e-300)
@@ -135,7 +135,7 @@ class _Splitting:
 
 
 class _Anderson:
-    """Anderson acceleration of a fixed-point iteration, forgetful when the residual jumps."""
+    """Anderson acceleration of a fixed-point iteration, restarted when the residual jumps."""
 
     def __init__(self) -> None:
         self.images: deque[Tensor] = deque(maxlen=_MEMORY + 1)
@@ -163,7 +163,7 @@ class _Anderson:
 
 
 def _shrink(a: Tensor, threshold: float) -> Tensor:
-    """Return a with its singular values lowered by the threshold, at least to zero."""
+    """Return a with its singular values lowered by the threshold, but not below zero."""
     u, s, vh = torch.linalg.svd(a, full_matrices=False)
     low: Tensor = (u * (s - threshold).clamp(min=0)) @ vh
     return low

@@ -1,4 +1,4 @@
-"""What every limit returns: the solution and the evidence that it is one."""
+"""The result of every limit: the solution, and the evidence that it is a solution."""
 
 import math
 from dataclasses import dataclass, replace
@@ -11,20 +11,20 @@ from natgrad.errors import VelocityOverflowError
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """Where a trajectory must end, with an optimality certificate.
+    """The limit of a trajectory, with an optimality certificate.
 
     Attributes:
         solution: The limit: a vector `(d,)`, or a matrix for completion.
-        value: The objective at the solution; its meaning is the limit's own (see each function).
+        value: The objective at the solution; each function documents its meaning.
         certificate: The number that bounds the error: a relative duality gap, or a relative
             optimality residual. Zero is perfect.
         certificate_name: What the certificate is, in words.
-        solver: The method that answered.
+        solver: The method that found the solution.
         seconds: Wall-clock time spent.
         dual: Multipliers that prove optimality, one per sample (a matrix for completion).
-        basis: Indices of the data that hold the solution in place.
-        unique: Whether the program has one solution only; None if not examined.
-        local: True if the solution is the best of several local ones, not proven global.
+        basis: Indices of the samples that determine the solution.
+        unique: Whether the program has only one solution; None if this was not examined.
+        local: True if the solution is the best of several local ones and not proven to be global.
         starts: Objective reached from each start of a local method.
 
     Example:

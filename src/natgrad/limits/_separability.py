@@ -21,13 +21,13 @@ from natgrad.linalg._columns import times_power
 Kind = Literal["separable", "quasi-separable", "not separable"]
 Solver = Literal["interior", "highs"]
 
-# A margin between unit vectors below this is rounding.
+# A margin between unit vectors below this is rounding error.
 _NOISE = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
 class Separability:
-    """The verdict of `separability`, with vectors that anyone can check.
+    """The verdict of `separability`, with vectors that prove it.
 
     With X̃ the rows yₙxₙ, S = `separated` and K the other rows: X̃_S b > 0 and X̃_K b = 0 for
     b = `direction`; λ_K > 0, λ_S = 0, Σλ = 1 and X̃ᵀλ = 0 for λ = `multipliers` (Gordan's
@@ -42,7 +42,7 @@ class Separability:
         multipliers: λ, shape `(n,)`, or zero if K is empty.
         margin: min over S of X̃ₙb / (‖xₙ‖‖b‖); 0 if S is empty.
         residual: Largest of |X̃ₙb| / ‖xₙ‖ over K and of ‖X̃ᵀλ‖ / Σ λₙ‖xₙ‖: zero is perfect.
-        solver: The method that answered.
+        solver: The method that found the answer.
         seconds: Wall-clock time spent.
 
     Example:
@@ -68,7 +68,7 @@ class SeparabilityError(UnsupportedError):
     """The limit does not exist for data of this kind.
 
     Attributes:
-        found: What `separability` says about the data.
+        found: The verdict of `separability` on the data.
 
     Example:
         >>> from natgrad.limits import max_margin
@@ -86,12 +86,12 @@ class SeparabilityError(UnsupportedError):
 
 @named
 def separability(x: Tensor, y: Tensor, *, solver: Solver = "interior") -> Separability:
-    """Return whether some β has yₙ xₙ·β > 0 for all data, with a certificate.
+    """Return whether some β has yₙ xₙ·β > 0 for all samples, with a certificate.
 
-    Independent rows are always separable. Otherwise one linear program, max Σtₙ subject to
-    X̃b ≥ t, 0 ≤ t ≤ 1, has tₙ = 1 on the rows that can be separated together and 0 on the others,
-    where its multipliers are at least 1. Its answer is then verified; a failure of the interior
-    point is referred to HiGHS.
+    Independent rows are always separable. Otherwise one linear program decides: max Σtₙ subject to
+    X̃b ≥ t, 0 ≤ t ≤ 1. Its solution has tₙ = 1 on the rows that can be separated together, and 0 on
+    the others, where its multipliers are at least 1. The solution is then verified. If the
+    interior-point method fails, HiGHS is used.
 
     Args:
         x: Inputs, shape `(n, d)`.
@@ -99,8 +99,8 @@ def separability(x: Tensor, y: Tensor, *, solver: Solver = "interior") -> Separa
         solver: `"interior"` (fast) or `"highs"` (scipy.optimize.linprog).
 
     Raises:
-        ConvergenceError: If neither solver's answer can be verified: data on the edge between two
-            kinds to within rounding.
+        ConvergenceError: If neither solver's answer can be verified, because the data are on the
+            edge between two kinds to within rounding.
 
     Example:
         >>> x = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
@@ -221,10 +221,10 @@ def refuse(found: Separability, limit: str, instead: dict[str, str]) -> Separabi
     held = int((~found.separated).sum())
     n = len(found.separated)
     what = (
-        f"the {n} data are not separable by a hyperplane through the origin"
+        f"the {n} samples are not separable by a hyperplane through the origin"
         if found.kind == "not separable"
-        else f"the {n} data are only quasi-separable: {held} of them cannot be classified strictly "
-        "without misclassifying others"
+        else f"the {n} samples are only quasi-separable: {held} of them cannot be classified "
+        "strictly without misclassifying others"
     )
     return SeparabilityError(
         f"{limit} needs separable data, but {what} (multipliers λ ≥ 0 with X̃ᵀλ = 0 to "

@@ -1,4 +1,4 @@
-"""Dense kernels that know no learning: least squares, graded weights, Kronecker sums."""
+"""Dense linear algebra without any learning: least squares, graded weights, Kronecker sums."""
 
 from natgrad.linalg._cholesky import cholesky
 from natgrad.linalg._graded import graded_fisher_solve, graded_lstsq

@@ -29,8 +29,8 @@ def cholesky(
 
     Args:
         matrix: Symmetric positive-definite, shape `(n, n)`.
-        name: What to call the matrix in an error.
-        hint: What an error advises.
+        name: Name of the matrix in errors.
+        hint: Advice that ends an error.
 
     Returns:
         The factor, in the matrix's dtype, or in float64 if only double precision succeeds.

@@ -1,8 +1,8 @@
-"""Columns brought to one size by powers of two, which round nothing.
+"""Columns scaled to one size by powers of two, without rounding.
 
-A rank means little where one feature is measured in units 10¹⁵ times as large as the next: the
-smaller column drowns in the rounding of the larger. Columns of unit size have a rank that does
-not depend on units.
+A rank means little if one column is 10¹⁵ times as large as the next, because rounding errors of the
+larger column hide the smaller one. The rank of columns of one size does not depend on the units of
+the features.
 """
 
 import torch
@@ -15,7 +15,8 @@ _ALIKE = 4
 def column_exponents(a: Tensor) -> Tensor | None:
     """Return eⱼ such that column j divided by 2^eⱼ has a largest entry in [½, 1).
 
-    None if all columns are of much the same size already. Columns of zeros get the largest eⱼ.
+    The result is None if all columns already have similar sizes. Columns of zeros get the largest
+    eⱼ.
 
     Example:
         >>> column_exponents(torch.tensor([[1.0, 1e-6], [3.0, 2e-6]]))
@@ -27,7 +28,7 @@ def column_exponents(a: Tensor) -> Tensor | None:
         return None
     largest = a.abs().amax(0)
     top = largest.max()
-    # One comparison settles almost every problem: ratios cost less than exponents.
+    # One comparison is enough in almost every case, and ratios cost less than exponents.
     if bool(((largest * 2.0**_ALIKE >= top) | (largest == 0)).all()):
         return None
     exponents = torch.frexp(largest)[1].double()
@@ -37,7 +38,7 @@ def column_exponents(a: Tensor) -> Tensor | None:
 def times_power(x: Tensor, exponents: Tensor | float) -> Tensor:
     """Return x · 2^e, exactly where the result is a normal number of x's dtype.
 
-    In two halves: 2^e itself may lie beyond the range of the dtype.
+    The factor is applied in two halves, because 2^e itself may be beyond the range of the dtype.
     """
     e = torch.as_tensor(exponents, dtype=torch.float64, device=x.device)
     half = torch.floor(e / 2)

@@ -1,19 +1,19 @@
 """Least squares whose row weights span hundreds of orders of magnitude.
 
-Minimise Σᵢ e^{2ℓᵢ} (aᵢ·v − bᵢ)², given the rows aᵢ unscaled and the log-weights ℓᵢ. Scaling the
-rows fails twice: weights underflow, and long before that the rounding errors of heavy rows bury
-the light ones. Three observations give a method in which weights enter only as ratios ≤ 1:
+Minimize Σᵢ e^{2ℓᵢ} (aᵢ·v − bᵢ)², given the unscaled rows aᵢ and the log-weights ℓᵢ. Scaling the
+rows fails for two reasons: weights underflow, and long before that the rounding errors of heavy
+rows hide the light ones. Three observations give a method that uses only ratios of weights ≤ 1:
 
-1. If the rows are independent every equation can be met and the weights cancel.
-2. Otherwise take the rows heaviest first and keep each one that is independent of those kept: a
-   basis B. Every other row is a combination aᵢ = Σⱼ tᵢⱼ aⱼ of *heavier* basis rows.
+1. If the rows are independent, every equation can be satisfied, and the weights cancel.
+2. Otherwise take the rows from heaviest to lightest, and keep each one that is independent of those
+   already kept: a basis B. Every other row is a combination aᵢ = Σⱼ tᵢⱼ aⱼ of *heavier* basis rows.
 3. In the unknowns z = A_B v the normal equations, row j divided by e^{2ℓⱼ}, are
        (I + H) z = b_B + Mᵀ b_N,   H = Mᵀ T,   Mᵢⱼ = tᵢⱼ e^{2(ℓᵢ − ℓⱼ)},
-   and ‖(I + H)⁻¹‖ is bounded independently of the weights (Stewart 1989: the weighted
-   least-squares operator is). A plain LU factorization with refinement solves them.
+   and ‖(I + H)⁻¹‖ is bounded independently of the weights, because the weighted least-squares
+   operator is (Stewart 1989). A plain LU factorization with refinement solves them.
 
-Rows of similar weight are chosen among by pivoted QR, so that T stays small. Independence is
-judged with columns of one size (see `columns`); the shortest v is that of the columns as given.
+Among rows of similar weight, pivoted QR chooses the basis, so that T stays small. Independence is
+judged with columns of one size (see `_columns`), but v is the shortest for the columns as given.
 """
 
 import math
@@ -29,7 +29,7 @@ from natgrad.linalg._graded_basis import GradedBasis
 from natgrad.linalg._lstsq import LeastSquares, bare_lstsq
 from natgrad.linalg._precision import widen
 
-# Log-weight spreads below this lose at most four digits of sixteen when rows are scaled.
+# With log-weight spreads below this, scaling the rows loses at most four digits of sixteen.
 MILD_SPREAD = 9.0
 
 
@@ -43,13 +43,14 @@ def graded_lstsq(
         a: Rows, unscaled, shape `(n, p)`.
         b: Targets of the unscaled rows, shape `(n,)`.
         log_weight: ℓ, shape `(n,)`; only differences matter.
-        rtol: Rank cut-off, relative to each row's own norm. Default as in `lstsq`.
+        rtol: Rank cut-off, relative to each row's own norm; by default as in `lstsq`.
 
     Raises:
         NonFiniteError: If any argument holds NaN or an infinity.
 
     Example:
-        Two contradictory rows and a third 10⁻³⁰⁰ times as heavy, which decides the rest:
+        Two contradictory rows, and a third with 10⁻³⁰⁰ times their weight, which determines the
+        rest:
 
         >>> a = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
         >>> b = torch.tensor([1.0, 3.0, 5.0], dtype=torch.float64)
@@ -70,7 +71,7 @@ def graded_lstsq(
 def bare_graded_lstsq(
     a: Tensor, b: Tensor, log_weight: Tensor, *, rtol: float | None = None
 ) -> LeastSquares:
-    """Return `graded_lstsq` of finite arguments that fit, unchecked; the solution may overflow."""
+    """Return `graded_lstsq` of valid arguments without checks; the solution may overflow."""
     if a.shape[0] <= a.shape[1]:
         unweighted = bare_lstsq(a, b, rtol=rtol)
         if unweighted.rank == a.shape[0]:
@@ -91,7 +92,7 @@ def bare_graded_lstsq(
     scale = b.abs().max().clamp(min=torch.finfo(b.dtype).tiny)
     target = widen(b / scale).to(basis.t.device)
     b_in, b_out = target[basis.inside], target[basis.outside]
-    # Deviations from the basis rows' own targets: exact where nothing contradicts them.
+    # Deviations from the basis rows' own targets, exact where no other row contradicts them.
     z = basis.solve(lambda z: (b_in - z) + basis.m.mT @ (b_out - basis.t @ z), start=b_in)
     solution = _shortest(basis, a, z, exponents).to(a) * scale
     return LeastSquares(solution, len(basis.inside), basis.rtol)
@@ -129,20 +130,20 @@ def graded_fisher_solve(
 ) -> LeastSquares:
     """Return F⁺ d with F = Σᵢ e^{2ℓᵢ} aᵢ aᵢᵀ and d = Σₙ e^{2mₙ} gₙ cₙ, never forming either.
 
-    The rows of F and of the descent direction d come from different inputs (a Fisher averaged
-    over another sample), so no least-squares problem ties them together.
+    The rows of F and of the descent direction d come from different inputs (a Fisher averaged over
+    another sample), so this is not a least-squares problem.
 
     Args:
         a: Rows of the Fisher, shape `(n, p)`.
         log_weight: ℓ, shape `(n,)`.
         g: Rows of the gradient, shape `(m, p)`.
         g_log_weight: m, shape `(m,)` or `(1,)`, on the same scale as ℓ.
-        g_target: c, shape `(m,)`; a scalar 1 keeps the terms of d apart, as columns `(p, m)`.
+        g_target: c, shape `(m,)`; with a scalar 1 the terms of d are separate columns `(p, m)`.
         rtol: Rank cut-off, relative to each row's own norm.
 
     Raises:
-        VelocityOverflowError: If the answer overflows: the gradient has weight where the Fisher
-            has none.
+        VelocityOverflowError: If the answer overflows, because the gradient has weight where the
+            Fisher has none.
 
     Example:
         >>> a, one = torch.eye(2).double(), torch.ones(1).double()
@@ -176,7 +177,7 @@ def graded_fisher_solve(
     rhs = terms.mT * widen(norms).to(terms.device) if wide_c.ndim == 0 else terms.mT @ wide_c
     if not bool(torch.isfinite(rhs).all()):
         raise VelocityOverflowError(
-            "the natural velocity overflows: the gradient lives on inputs whose weight exceeds "
+            "the natural velocity overflows: the gradient has inputs whose weight exceeds "
             "that of the Fisher's inputs by more than the dtype's range. Average the Fisher over "
             "inputs that include the batch, or use a positive damping."
         )
@@ -193,11 +194,11 @@ def graded_fisher_solve(
 def graded_balance(
     a: Tensor, log_weight: Tensor, plus: Tensor, minus: Tensor, errors: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return F⁺ Σₙ (e^{2pₙ} − e^{2mₙ}) aₙ with F = Σₙ e^{2ℓₙ} aₙ aₙᵀ, and what rounding does to it.
+    """Return F⁺ Σₙ (e^{2pₙ} − e^{2mₙ}) aₙ with F = Σₙ e^{2ℓₙ} aₙ aₙᵀ, and its rounding error.
 
-    Where the second sum cancels on a light basis row to within rounding it counts as zero there:
-    symmetric, duplicated and integer data cancel exactly, and the lightest of rows would weigh
-    the rounding error up. The second result is what is left of such errors, as a solution.
+    Where the second sum cancels on a light basis row to within rounding, it counts as zero there.
+    Symmetric, duplicated and integer data cancel exactly, and the division by the smallest weights
+    would amplify the rounding error. The second result is the solution for the remaining errors.
 
     Args:
         a: Rows, shape `(n, p)`.
@@ -240,7 +241,7 @@ def graded_balance(
 
 
 def _coordinates(basis: GradedBasis, a: Tensor, g: Tensor, exponents: Tensor | None) -> Tensor:
-    """Return rows g 2^e, projected on the span of A_B 2^e, as combinations of the latter."""
+    """Return rows g 2^e, projected onto the span of A_B 2^e, as combinations of A_B 2^e."""
     if exponents is None or len(basis.inside) == a.shape[1]:
         return basis.coordinates(g)
     found, gaps = basis.coordinates(g), (g - (g @ basis.q) @ basis.q.mT).norm(dim=1)
@@ -256,18 +257,18 @@ def weighted_gram(a: Tensor, w: Tensor) -> Tensor:
     if b.device.type != "cpu":
         return b.mT @ b
     array = b.numpy()
-    return torch.from_numpy(array.T @ array)  # numpy sees that the result is symmetric
+    return torch.from_numpy(array.T @ array)  # numpy exploits the symmetry of the result
 
 
 def _unit_rows(rows: Tensor, log_weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows of norm one, their norms, and log-weights that make up for it.
+    """Return rows of norm one, their norms, and log-weights that compensate for them.
 
-    Rows of zeros keep norm one: they are dependent on anything.
+    Rows of zeros get the norm one, because they are dependent in any case.
     """
     largest = rows.abs().amax(1, keepdim=True) if rows.shape[1] else rows.new_ones(len(rows), 1)
     largest = torch.where(largest > 0, largest, 1.0)
     norms = largest * torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
     norms = torch.where(norms > 0, norms, 1.0)
-    # In double precision: a log-weight of −2000 would lose what a norm adds.
+    # In double precision, because adding a norm to a log-weight of −2000 loses digits.
     wide = widen(log_weight)
     return rows / norms, norms[:, 0], wide + torch.log(widen(norms[:, 0])).to(wide.device)

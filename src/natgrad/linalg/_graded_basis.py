@@ -19,7 +19,7 @@ class GradedBasis:
 
     inside: Tensor  # (k,) indices of the basis rows
     outside: Tensor  # (n − k,)
-    q: Tensor  # (p, k) orthonormal basis of the row space, one column a basis row
+    q: Tensor  # (p, k) orthonormal basis of the row space, one column per basis row
     s: Tensor  # (k, k) basis rows in that basis, A_B = S Qᵀ
     t: Tensor  # (n − k, k)
     m: Tensor  # (n − k, k)
@@ -27,7 +27,7 @@ class GradedBasis:
 
     @classmethod
     def of(cls, a: Tensor, log_weight: Tensor, rtol: float | None) -> "GradedBasis":
-        """Choose a basis among rows a `(n, p)`; independent means beyond rtol × a row's norm."""
+        """Choose a basis among rows a `(n, p)`; rows with remainders above rtol are independent."""
         rtol = default_rtol(*a.shape, dtype=a.dtype) * 8 if rtol is None else rtol
         rows, ell = widen(a), widen(log_weight)
         inside, window, q = _heaviest_independent_rows(rows, ell.to(rows.device), rtol)
@@ -44,10 +44,10 @@ class GradedBasis:
         return cls(inside, outside, q, s, t, t * ratio, rtol)
 
     def coordinates(self, rows: Tensor) -> Tensor:
-        """Return rows (projected on the row space) as combinations of the basis rows.
+        """Return rows (projected onto the row space) as combinations of the basis rows.
 
-        A row that the first basis rows span to rounding gets exact zeros on the later ones, whose
-        smaller weights would blow rounding errors up.
+        If the first basis rows span a row to within rounding, its coefficients on the later ones
+        are exactly zero. Their smaller weights would amplify rounding errors.
         """
         along = rows @ self.q
         out: Tensor = torch.linalg.solve(self.s, along, left=False)
@@ -73,7 +73,7 @@ class GradedBasis:
 
 
 def _needed(along: Tensor, rows: Tensor, rtol: float) -> Tensor:
-    """Return which basis rows each row needs: from some column of q on, nothing but rounding."""
+    """Return which basis rows each row needs; coefficients on the others are rounding errors."""
     tail: Tensor = along.square().flip(1).cumsum(1).flip(1).sqrt()
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return tail > rtol * norms
@@ -84,11 +84,12 @@ def _heaviest_independent_rows(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return basis row indices, each row's weight window, and an orthonormal basis (p, k).
 
-    Rows are taken in windows of similar weight, heaviest window first. Within one, pivoted QR on
-    what the basis so far leaves of the scaled rows picks the next basis rows, and stops where a
-    row's remainder is rounding error, at `rtol` × its own norm.
+    Rows are taken in windows of similar weight, heaviest window first. Within a window, the
+    projection of the scaled rows onto the current basis is removed, and pivoted QR of the
+    remainders picks the next basis rows. It stops where a row's remainder is rounding error, at
+    `rtol` × its own norm.
     """
-    import scipy.linalg  # here, to keep `import natgrad` light
+    import scipy.linalg  # imported here to keep `import natgrad` light
 
     order = torch.argsort(ell, descending=True, stable=True)
     window = torch.zeros(len(rows), dtype=torch.long, device=rows.device)

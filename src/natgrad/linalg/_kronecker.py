@@ -5,8 +5,8 @@ Factors of matrix products have this form: with β = W₁⋯W_L the velocity of 
 K[Z] = Σᵢ (AᵢAᵢᵀ) Z (BᵢᵀBᵢ) = U.
 
 Two terms, one with A₁ = I and one with B_L = I, are diagonal in the eigenvectors of A_L A_Lᵀ and
-B₁ᵀB₁: for L = 2 that is the whole answer. For L ≥ 3 conjugate gradients run in those
-coordinates, preconditioned by the diagonal of K there.
+B₁ᵀB₁. For L = 2 these are all terms, and the solution is direct. For L ≥ 3 conjugate gradients run
+in those coordinates, preconditioned by the diagonal of K.
 
 `None` stands for an identity factor throughout.
 """
@@ -70,7 +70,7 @@ def kronecker_lstsq(
 
 @named
 def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Tensor:
-    """Return the orthogonal projection of u, shape `(…, n, m)`, on {Σᵢ Aᵢ Vᵢ Bᵢ}.
+    """Return the orthogonal projection of u, shape `(…, n, m)`, onto {Σᵢ Aᵢ Vᵢ Bᵢ}.
 
     The column spaces of A₁, A₂, … decrease and the row spaces of B₁, B₂, … increase, so each side
     has an orthonormal basis adapted to all of its spaces at once. A pair (p, q) of basis vectors
@@ -85,7 +85,7 @@ def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Ten
     _check(left, right, u)
     wide = widen(u)
     n, m = wide.shape[-2:]
-    eps = torch.finfo(u.dtype).eps  # products carry the rounding of their own dtype
+    eps = torch.finfo(u.dtype).eps  # products have the rounding errors of their own dtype
     p, p_last = _adapted_basis([_columns(x, n, wide) for x in left][::-1], eps)
     q, q_first = _adapted_basis(
         [_columns(None if y is None else y.mT, m, wide) for y in right], eps
@@ -96,13 +96,13 @@ def reachable(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> Ten
 
 
 def _check(left: Sequence[Factor], right: Sequence[Factor], u: Tensor) -> None:
-    """Raise unless factors are as many on both sides, finite, and fit u `(…, n, m)`."""
+    """Raise an error unless both sides have equally many finite factors that fit u `(…, n, m)`."""
     tensor(u, "the velocity")
     if u.ndim < 2:
         raise ShapeError(f"the velocity must have shape (…, n, m), but has {tuple(u.shape)}.")
     for factors in (left, right):
         if not isinstance(factors, (tuple, list)) or len(factors) != len(left) or not len(left):
-            raise DtypeError("factors must be two lists of equal length, at least one each.")
+            raise DtypeError("factors must be two lists of equal length, not empty.")
     for a, b in zip(left, right, strict=True):
         for x, side, size in ((a, 0, u.shape[-2]), (b, 1, u.shape[-1])):
             if x is not None and tensor(x, "a factor", shape=("n", "m")).shape[side] != size:
@@ -117,9 +117,9 @@ def _columns(x: Factor, size: int, like: Tensor) -> Tensor:
 
 
 def _adapted_basis(spaces: Sequence[Tensor], eps: float) -> tuple[Tensor, Tensor]:
-    """Return an orthonormal basis adapted to growing column spaces, and where each vector enters.
+    """Return an orthonormal basis adapted to growing column spaces, and each vector's first space.
 
-    Vectors outside every space are given the number of spaces.
+    Vectors outside every space get the number of spaces.
     """
     n = spaces[0].shape[0]
     basis, entered = spaces[0].new_zeros(n, 0), []
@@ -152,8 +152,8 @@ def _push(a: Factor, b: Factor, v: Tensor) -> Tensor:
 def _solve(a: list[Factor], b: list[Factor], u: Tensor, damping: float, eps: float) -> list[Tensor]:
     """Return V for ‖u‖ = 1, refined on the true residual.
 
-    Corrections are added to V, not to Z: where the factors are ill-conditioned Z is so large that
-    its own rounding would be seen.
+    Corrections are added to V, not to Z. Where the factors are ill-conditioned, Z is so large that
+    its own rounding error would matter.
     """
     inner = _inner_solver(a, b, u, damping)
     target = max(64 * eps, 1e-13)
@@ -165,7 +165,7 @@ def _solve(a: list[Factor], b: list[Factor], u: Tensor, damping: float, eps: flo
         reached = torch.stack([_push(x, y, m) for x, y, m in zip(a, b, moved, strict=True)]).sum(0)
         left = u - reached - damping * (z + step)
         previous, error = error, float(torch.linalg.vector_norm(left))
-        if error >= 0.5 * previous:  # rounding has the last word
+        if error >= 0.5 * previous:  # rounding errors prevent further progress
             error = previous
             break
         v, z, residual = moved, z + step, left
@@ -183,7 +183,7 @@ def _solve(a: list[Factor], b: list[Factor], u: Tensor, damping: float, eps: flo
 
 
 def _size(a: list[Factor], b: list[Factor], v: list[Tensor]) -> float:
-    """Return Σ ‖Aᵢ‖ ‖Vᵢ‖ ‖Bᵢ‖, whose rounding no residual can undercut."""
+    """Return Σ ‖Aᵢ‖ ‖Vᵢ‖ ‖Bᵢ‖; no residual can be below the rounding error of this size."""
     norm = torch.linalg.matrix_norm
     return sum(
         float(norm(w)) * (1 if x is None else float(norm(x))) * (1 if y is None else float(norm(y)))
@@ -192,10 +192,10 @@ def _size(a: list[Factor], b: list[Factor], v: list[Tensor]) -> float:
 
 
 def _two_factors_by_svd(a: Factor, b: Factor, u: Tensor) -> tuple[list[Tensor], float]:
-    """Return V₁, V₂ with V₁ B + A V₂ = u, and the residual, in coordinates that square nothing.
+    """Return V₁, V₂ with V₁ B + A V₂ = u, and the residual, without squaring singular values.
 
     With A = P s Rᵀ and B = T t Qᵀ the shortest solution has coordinates t g/(s² + t²) and
-    s g/(s² + t²), g = Pᵀ u Q. Small singular values carry absolute errors, hence refinement.
+    s g/(s² + t²), g = Pᵀ u Q. Small singular values have absolute errors, so the caller refines.
     """
     p, s, r = _full_svd(a, u.shape[0], u)
     q, t, w = _full_svd(None if b is None else b.mT, u.shape[1], u)

@@ -1,4 +1,4 @@
-"""Minimum-norm least squares that is right on rank-deficient systems."""
+"""Minimum-norm least squares that is accurate on rank-deficient systems."""
 
 import math
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from natgrad.linalg._columns import column_exponents, times_power
 from natgrad.linalg._graded_basis import GradedBasis
 from natgrad.linalg._precision import default_rtol, widen
 
-# Times 1/eps: condition of a Gram matrix up to which refinement gains two digits per step.
+# Refinement gains two digits per step while a Gram matrix's condition is below this times 1/eps.
 _SAFE_GRAM_CONDITION = 1e-2
 _REFINEMENTS = 8
 
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """The answer of `lstsq`.
+    """The result of `lstsq`.
 
     Attributes:
-        solution: The shortest minimizer, shape `(n,)` or `(n, k)` as the right-hand side had.
-        rank: Number of singular values above the cut-off, columns of one size.
+        solution: The shortest minimizer, shape `(n,)` or `(n, k)` like the right-hand side.
+        rank: Number of singular values above the cut-off, with columns scaled to one size.
         rtol: The cut-off used, relative to the largest singular value.
 
     Example:
@@ -45,18 +45,19 @@ def lstsq(
 ) -> LeastSquares:
     """Return the shortest x that minimizes ‖a x − b‖, with the rank of `a`.
 
-    Well-conditioned systems take the Gram matrix of the shorter side and a few steps of
-    refinement on the true residual (corrected semi-normal equations); all others a singular
-    value decomposition with an explicit cut-off, so that the answer does not depend on the
-    LAPACK driver. Columns of different sizes are first brought to one size, so that the rank does
-    not depend on the units of a feature; the shortest x is that of the columns as given.
+    Well-conditioned systems are solved by the Gram matrix of the shorter side and a few steps of
+    refinement on the true residual (corrected semi-normal equations). All others are solved by a
+    singular value decomposition with an explicit cut-off, so that the answer does not depend on the
+    LAPACK driver. Columns of different sizes are first scaled to one size, so that the rank does
+    not depend on the units of a feature; x is still the shortest for the columns as given.
 
     Args:
         a: Matrix, shape `(m, n)`.
         b: Right-hand side, shape `(m,)` or `(m, k)`.
-        rtol: Singular values at or below `rtol` × the largest count as zero, those of the matrix
-            as given. Default: `max(m, n)` × machine epsilon, with columns of one size.
-        rounded: The dtype to which the data were rounded before, whose epsilon the default takes.
+        rtol: Singular values of the matrix as given at or below `rtol` × the largest count as zero.
+            Default: `max(m, n)` × machine epsilon, with columns of one size.
+        rounded: The dtype to which the data were rounded earlier; its epsilon sets the default
+            `rtol`.
 
     Raises:
         ShapeError: If the shapes do not fit.
@@ -94,7 +95,7 @@ def lstsq(
 def bare_lstsq(
     a: Tensor, b: Tensor, *, rtol: float | None = None, rounded: torch.dtype | None = None
 ) -> LeastSquares:
-    """Return `lstsq` of finite arguments that fit, unchecked; the solution may overflow."""
+    """Return `lstsq` of valid arguments without checks; the solution may overflow."""
     own = rtol is None
     rtol = default_rtol(*a.shape, dtype=rounded or a.dtype) if rtol is None else rtol
     rhs = b[:, None] if b.ndim == 1 else b
@@ -126,7 +127,7 @@ def _scaled(
     if tall:
         fast = _semi_normal(unit, unit_b, rtol)
         x, rank = (fast, a.shape[1]) if fast is not None else _by_svd(unit, unit_b, rtol)
-        if rank == a.shape[1]:  # one solution only, whatever the metric
+        if rank == a.shape[1]:  # the solution is unique, whatever the metric
             return times_power(x, shift[:, None]), rank
     return _by_columns(unit, exponents, unit_b, shift, rtol)
 
@@ -138,10 +139,10 @@ def _by_columns(
 
     The largest independent columns are a basis B, and every other column is a combination
     âᵢ = Σⱼ tᵢⱼ âⱼ of larger ones. With w = 2^e x the equation is w_B + Tᵀ w_N = z, where
-    Â_B z = b, and the shortest x has xᵢ = Σⱼ tᵢⱼ 2^{eᵢ − eⱼ} xⱼ outside of B, ratios ≤ 1. Hence
-    (I + TᵀM) w_B = z with the M of `graded`: rows there, columns here.
+    Â_B z = b, and the shortest x has xᵢ = Σⱼ tᵢⱼ 2^{eᵢ − eⱼ} xⱼ outside B, with ratios ≤ 1. Hence
+    (I + TᵀM) w_B = z with M as in `_graded`, for columns instead of rows.
     """
-    # Remainders of a pivoted QR carry the rounding of several windows: eight cut-offs, as there.
+    # Remainders of a pivoted QR have rounding errors of several windows: eight cut-offs, as there.
     basis = GradedBasis.of(unit.mT, math.log(2) * exponents, 8 * rtol)
     wide, columns = widen(b).to(basis.q.device), widen(unit).to(basis.q.device)[:, basis.inside]
     z = torch.linalg.solve(basis.s.mT, basis.q.mT @ wide)
@@ -156,7 +157,7 @@ def _by_columns(
 
 
 def _power_of_two(x: Tensor) -> float:
-    """Return the power of two next to the largest entry, which scales without rounding."""
+    """Return the power of two next to the largest entry; scaling by it does not round."""
     largest = float(x.abs().max()) if x.numel() else 0.0
     return 2.0 ** (math.frexp(largest)[1] - 1) if largest else 0.0
 

@@ -1,4 +1,4 @@
-"""QR with column pivoting: a rank and a minimum-norm solve for a fraction of an SVD's cost."""
+"""QR with column pivoting: rank and minimum-norm solve at a fraction of the cost of an SVD."""
 
 from dataclasses import dataclass
 
@@ -56,7 +56,7 @@ def pivoted_qr(a: Tensor, *, rtol: float | None = None) -> PivotedQR:
         (1, tensor([[0.2000],
                 [0.4000]]))
     """
-    import scipy.linalg  # here, to keep `import natgrad` light
+    import scipy.linalg  # imported here to keep `import natgrad` light
 
     tensor(a, "the matrix", shape=("m", "n"), empty=True)
     rtol = None if rtol is None else number(rtol, "rtol", low=0)

@@ -1,4 +1,4 @@
-"""What a dtype resolves, and the dtype that resolves more."""
+"""The precision of a dtype, and conversion to double precision."""
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ def default_rtol(*shape: int, dtype: torch.dtype) -> float:
 
 
 def widen(tensor: Tensor) -> Tensor:
-    """Return the tensor in double precision, on the CPU where its device has none.
+    """Return the tensor in double precision, on the CPU if its device does not support it.
 
     Example:
         >>> widen(torch.ones(2)).dtype

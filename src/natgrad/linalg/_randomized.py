@@ -7,8 +7,8 @@ from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.linalg._lstsq import require_finite
 from natgrad.linalg._precision import default_rtol
 
-_EXTRA = 8  # columns beyond the rank, which make a miss improbable
-_POWERS = 2  # applications of A Aᵀ, which push the rest of the spectrum down
+_EXTRA = 8  # extra columns, which make a failure improbable
+_POWERS = 2  # applications of A Aᵀ, which damp the rest of the spectrum
 
 
 def randomized_pinv(
@@ -18,14 +18,14 @@ def randomized_pinv(
 
     [BLH18] §7 proposes it for (10). The range of A is found by applying A to a few random vectors
     (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1), and only a matrix with that few rows
-    is decomposed: m n · rank operations instead of m n · min(m, n). Exact up to rounding where A
-    has no more than `rank` singular values above the cut-off, as behind a bottleneck.
+    is decomposed: m n · rank operations instead of m n · min(m, n). The result is exact up to
+    rounding if A has no more than `rank` singular values above the cut-off, as after a bottleneck.
 
     Args:
         a: Shape `(m, n)`.
         rank: Number of singular values to keep.
         rtol: Singular values below this fraction of the largest count as zero.
-        generator: Source of the random vectors; default one of its own, with seed 0.
+        generator: Source of the random vectors; by default a new one with seed 0.
 
     Raises:
         ShapeError: If `a` is not a matrix.

@@ -1,25 +1,38 @@
 """Natural gradient descent as a `torch.optim.Optimizer`."""
 
 from natgrad.optim._capture.moments import Factors
+from natgrad.optim._criteria.custom import Loss
 from natgrad.optim._diagnose import Diagnosis, diagnose
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.damping import Adaptive, Fixed, Scheduled
+from natgrad.optim.gauss_newton import (
+    AliasingWarning,
+    GaussNewton,
+    GaussNewtonStatistics,
+    SlowRowsWarning,
+)
 from natgrad.optim.ngd import NGD
 from natgrad.optim.preconditioner import Preconditioner
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.step_length import EqualShare, PerLayer, Quadratic
+from natgrad.optim.step_length import AdaptationWarning, EqualShare, PerLayer, Quadratic
 
 __all__ = [
     "NGD",
+    "AdaptationWarning",
     "Adaptive",
+    "AliasingWarning",
     "Diagnosis",
     "EqualShare",
     "Factors",
     "Fixed",
+    "GaussNewton",
+    "GaussNewtonStatistics",
+    "Loss",
     "PerLayer",
     "Preconditioner",
     "Quadratic",
     "Scheduled",
+    "SlowRowsWarning",
     "StepStatistics",
     "UncoveredWarning",
     "diagnose",

@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from natgrad._checks import choice, dense, describe, number, refuse_unknown
 from natgrad.errors import DeviceError, DtypeError, InvalidInputError
-from natgrad.likelihoods import Likelihood
+from natgrad.optim._criteria.observed import observed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,15 +20,6 @@ C = TypeVar("C")
 
 # Options that a group of parameters may have.
 _OF_GROUPS = ("lr", "weight_decay")
-
-# What people who come from torch's own losses are looking for.
-_LIKELIHOODS = {
-    "CrossEntropyLoss": "Categorical",
-    "NLLLoss": "Categorical",
-    "MSELoss": "Gaussian",
-    "BCELoss": "Bernoulli",
-    "BCEWithLogitsLoss": "Bernoulli",
-}
 
 
 def keep(record: object, **values: object) -> None:
@@ -92,7 +83,7 @@ def trainable(model: Any, likelihood: Any) -> list[Tensor]:
         InvalidInputError: If nothing can be trained.
     """
     _check_model(model)
-    _check_likelihood(likelihood)
+    observed(likelihood)
     params: list[Tensor] = []
     for name, p in model.named_parameters():
         if is_lazy(p):
@@ -118,26 +109,9 @@ def _check_model(model: Any) -> None:
     elif isinstance(model, (Tensor, Iterable)) and not isinstance(model, str):
         hint = (
             " Pass the model itself and not its parameters, and the likelihood with it: "
-            "NGD(model, natgrad.Categorical())."
+            "NGD(model, torch.nn.CrossEntropyLoss())."
         )
     raise DtypeError(f"model must be a torch.nn.Module, but is {describe(model)}.{hint}")
-
-
-def _check_likelihood(likelihood: Any) -> None:
-    if isinstance(likelihood, Likelihood):
-        return
-    kind = likelihood.__name__ if isinstance(likelihood, type) else type(likelihood).__name__
-    hint = " For a custom loss also name reduction=."
-    if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
-        hint = f" Did you mean {kind}()?"
-    elif kind in _LIKELIHOODS:
-        name = f"natgrad.{_LIKELIHOODS[kind]}()"
-        hint = f" In place of torch.nn.{kind} take {name} as the criterion, or {name} here and"
-        hint += " reduction='mean' beside it."
-    raise DtypeError(
-        "the second argument must be a likelihood such as natgrad.Categorical(), but is "
-        f"{describe(likelihood)}.{hint}"
-    )
 
 
 def check_generator(generator: Any, like: Tensor) -> None:

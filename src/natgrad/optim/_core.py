@@ -15,6 +15,7 @@ from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.optim._arguments import literal, rule
 from natgrad.optim._capture.hooks import Capture, Schedule
 from natgrad.optim._capture.moments import Factors, Gather, Source
+from natgrad.optim._criteria.observed import Observed
 from natgrad.optim._curvature.block import BlockDiagonal, KroneckerBlock
 from natgrad.optim._curvature.conjugate_gradients import ConjugateGradients
 from natgrad.optim._curvature.inverse import Solver
@@ -34,7 +35,7 @@ class Core:
 
     Args:
         model: The model.
-        likelihood: The likelihood.
+        criterion: The criterion.
         factors: How the factors are estimated.
         refresh: Renew factors and inverses every so many steps.
         method: What is made of the factors.
@@ -54,7 +55,7 @@ class Core:
     def __init__(
         self,
         model: Module,
-        likelihood: Likelihood,
+        criterion: Observed,
         *,
         factors: Factors,
         refresh: int,
@@ -67,7 +68,7 @@ class Core:
     ) -> None:
         outer = model
         model, compiled, self.world = unwrap(model)
-        self.model, self.likelihood = model, likelihood
+        self.model, self.likelihood = model, criterion.base
         self.strict, self.method = strict, method
         device = next(model.parameters()).device
         self.generator = generator or torch.Generator(device).manual_seed(self.world.rank)
@@ -82,7 +83,7 @@ class Core:
         announce(coverage.reasons, strict)
         self.preconditioner = preconditioner(
             model,
-            likelihood,
+            criterion.base,
             coverage,
             factors=factors,
             method=method,
@@ -98,7 +99,7 @@ class Core:
         )
         self.schedule = Schedule(refresh)
         self.capture = Capture(
-            model, likelihood, gather, self.schedule, reduction, outer if compiled else None
+            model, criterion, gather, self.schedule, reduction, outer if compiled else None
         )
         self.custom = reduction is not None
         weakref.finalize(self, Capture.remove, self.capture)

@@ -11,14 +11,17 @@ from torch.nn import Module
 from natgrad._checks import ALL_FLOATS, dense, describe, require_finite
 from natgrad._named import named
 from natgrad.errors import DtypeError, InvalidInputError, NatgradError, ShapeError
-from natgrad.likelihoods import Likelihood
 from natgrad.optim._arguments import trainable
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import as_factors
+from natgrad.optim._criteria.observed import Criterion, observed
 from natgrad.optim._curvature.block import BlockDiagonal, KroneckerBlock
 from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.preconditioner import Preconditioner
+
+# The smaller of outputs and parameters up to which exact steps pay; docs/gauss_newton.md.
+_EXACT = 1000
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Diagnosis:
         state_bytes: Memory of all factors and inverses.
         bytes_per_parameter: The same for each parameter.
         refresh: Multiplications of a refresh over those of a forward and backward pass.
+        recommends: `"GaussNewton"` if x is all of the data and either it has few outputs in total
+            or the model few parameters, else `"NGD"`; docs/gauss_newton.md has the measurements.
 
     Example:
         >>> import natgrad as ng
@@ -74,6 +79,7 @@ class Diagnosis:
     state_bytes: int
     bytes_per_parameter: float
     refresh: float
+    recommends: str
 
     def __str__(self) -> str:
         """Return a table to print."""
@@ -86,6 +92,8 @@ class Diagnosis:
                 f"{r.products:.2f}"
             )
         lines += [f"{name}: plain gradient steps ({why})" for name, why in self.uncovered.items()]
+        if self.recommends == "GaussNewton":
+            lines.append("if this is all of the data, GaussNewton takes exact steps at little cost")
         lines.append(
             f"{self.parameters} parameters, {self.bytes_per_parameter:.1f} bytes of factors and "
             f"inverses each; a refresh multiplies {self.refresh:.2f} times as much as forward and "
@@ -97,7 +105,7 @@ class Diagnosis:
 @named
 def diagnose(
     model: Module,
-    likelihood: Likelihood,
+    likelihood: Criterion,
     x: Tensor,
     *,
     factors: Factors | None = None,
@@ -109,7 +117,7 @@ def diagnose(
 
     Args:
         model: The model, in training mode.
-        likelihood: The likelihood.
+        likelihood: The criterion. A custom loss counts as squared error.
         x: A batch of inputs.
         factors: How the factors are estimated.
 
@@ -118,26 +126,28 @@ def diagnose(
 
     Example:
         >>> import natgrad as ng
-        >>> from torch.nn import Linear, PReLU, Sequential
-        >>> net = Sequential(Linear(2, 3), PReLU(), Linear(3, 1))
+        >>> from torch.nn import Linear, Sequential
+        >>> from torch.nn.utils.parametrizations import spectral_norm
+        >>> net = Sequential(Linear(2, 3), spectral_norm(Linear(3, 3, bias=False)), Linear(3, 1))
         >>> found = diagnose(net, ng.Gaussian(), torch.randn(50, 2))
         >>> [layer.name for layer in found.layers], list(found.uncovered)
-        (['0', '2'], ['1.weight'])
+        (['0', '2'], ['1.parametrizations.weight.original'])
     """
     trainable(model, likelihood)
+    base = observed(likelihood).base
     _check_inputs(model, x)
     held = [p.grad for p in model.parameters()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWarning)
         wanted = replace(as_factors(factors), keep=True)
-        precondition = Preconditioner(model, likelihood, factors=wanted)
+        precondition = Preconditioner(model, base, factors=wanted)
         try:
             for p in model.parameters():
                 p.grad = None
             with torch.enable_grad():
                 output = _outputs(model, x)
-                y = likelihood.sample(output.detach(), generator=torch.Generator(output.device))
-                torch.autograd.backward([likelihood(output, y)])
+                y = base.sample(output.detach(), generator=torch.Generator(output.device))
+                torch.autograd.backward([base(output, y)])
             precondition()
         finally:
             precondition.remove()
@@ -158,6 +168,7 @@ def diagnose(
         state_bytes=total,
         bytes_per_parameter=total / count,
         refresh=spent / plain if plain else 0.0,
+        recommends="GaussNewton" if min(output.numel(), count) <= _EXACT else "NGD",
     )
 
 

@@ -1,6 +1,5 @@
 """Several processes that train one model together, or one alone."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -8,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 from torch.nn import Module
+
+from natgrad._warn import warn_user
 
 
 class World:
@@ -98,9 +99,9 @@ def unwrap(model: Module) -> tuple[Module, bool, World]:
 def _warn_if_alone(world: World) -> None:
     if world.size == 1 and distributed.is_available() and distributed.is_initialized():
         if (size := distributed.get_world_size()) > 1:
-            warnings.warn(
+            warn_user(
                 f"{size} processes run, but the model is not a DistributedDataParallel one: "
                 "factors and step lengths are those of this process alone, and copies of one model "
                 "drift apart. Wrap the model first and give NGD the wrapped one.",
-                stacklevel=4,
+                UserWarning,
             )

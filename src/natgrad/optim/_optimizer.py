@@ -30,6 +30,8 @@ class Resumable(torch.optim.Optimizer):
     def averaged(self) -> Iterator[None]:
         """Put the average of the weights into the model, for the time of a `with` block.
 
+        The running averages of batch normalization are averaged like weights.
+
         Raises:
             InvalidInputError: If no average is kept.
 
@@ -44,11 +46,16 @@ class Resumable(torch.optim.Optimizer):
             raise InvalidInputError(
                 "no average of the weights is kept; construct NGD with weight_average=6.0."
             )
-        self._average.swap(self._params)
+        self._average.swap(self._moving())
         try:
             yield
         finally:
-            self._average.swap(self._params)
+            self._average.swap(self._moving())
+
+    def _moving(self) -> list[Tensor]:
+        """Return what an average is taken of: parameters, and running averages of layers."""
+        buffers = [b for b in self._core.model.buffers() if b.is_floating_point()]
+        return [*self._params, *buffers]
 
     def remove(self) -> None:
         """Remove every hook from the model and the criterion; the optimizer can step no more."""
@@ -109,7 +116,8 @@ class Resumable(torch.optim.Optimizer):
     def _optional(self) -> list[tuple[str, Any, Any]]:
         """Return the parts that not every optimizer has, with the names that their states need."""
         names = self._core.capture.structure.names
-        ordered = [names[p] for p in self._params]
+        buffers = [n for n, b in self._core.model.named_buffers() if b.is_floating_point()]
+        ordered = [*(names[p] for p in self._params), *buffers]
         return [("average", self._average, ordered), ("momentum", self._momentum, names)]
 
 

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from natgrad.likelihoods import Likelihood
 from natgrad.optim._capture.batch import Batch, Piece
 from natgrad.optim._direction import Direction
 
 
 def solve(
-    likelihood: Likelihood,
     batch: Batch,
     pieces: Sequence[Piece],
     velocities: Sequence[Sequence[Tensor]],
@@ -24,7 +22,6 @@ def solve(
     The shares minimize the quadratic model: Σⱼ dᵢᵀ(F + λ)dⱼ cⱼ = gᵀdᵢ.
 
     Args:
-        likelihood: The likelihood.
         batch: The batch.
         pieces: The samples.
         velocities: J dᵢ of every part, for every piece.
@@ -34,7 +31,7 @@ def solve(
     gram = torch.zeros(len(velocities), len(velocities), dtype=torch.float64)
     for i, piece in enumerate(pieces):
         flat = torch.stack([v[i].reshape(-1) for v in velocities]).double()
-        products = [likelihood.fisher_product(piece.output, v[i]) for v in velocities]
+        products = [piece.call.likelihood.fisher_product(piece.output, v[i]) for v in velocities]
         pushed = torch.stack([p.reshape(-1) for p in products]).double()
         gram += piece.weight * (flat @ pushed.mT).cpu()
     batch.world.add_up([gram])

@@ -12,22 +12,33 @@ from torch.nn import Module
 
 from natgrad._checks import function, integer, number, refuse_unknown
 from natgrad._named import named
+from natgrad._warn import warn_user
 from natgrad.errors import InvalidInputError
-from natgrad.likelihoods import Likelihood, Reduction
+from natgrad.likelihoods import Reduction
 from natgrad.optim import statistics
 from natgrad.optim._arguments import check_generator, divide, trainable
 from natgrad.optim._averaging import WeightAverage
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import Core, Method, as_damping, as_factors, as_step_length, check_options
+from natgrad.optim._criteria.observed import Criterion, observed
 from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._direction import Backup, decay, rates
 from natgrad.optim._layers.coverage import announce
 from natgrad.optim._optimizer import Resumable, unscaled
+from natgrad.optim._scales import scale_notes
 from natgrad.optim.damping import Adaptation, Adaptive, Damping
 from natgrad.optim.momentum import Momentum
 from natgrad.optim.statistics import StepStatistics, Verdict
-from natgrad.optim.step_length import Closure, EqualShare, Ruler, StepLength
+from natgrad.optim.step_length import (
+    UNMEASURED,
+    UNVERIFIED,
+    AdaptationWarning,
+    Closure,
+    EqualShare,
+    Ruler,
+    StepLength,
+)
 
 __all__ = ["NGD"]
 
@@ -40,9 +51,9 @@ class NGD(Resumable):
     d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, with π-corrected damping. Its length is the minimum of the quadratic
     model. Nothing needs tuning; docs/optimizer.md explains each part.
 
-    The likelihood is the criterion. Call it on the model's outputs in training mode; the optimizer
-    then knows outputs, labels and reduction. With a custom loss, give its `reduction`, and pass a
-    closure to `step` if the damping should adapt.
+    Call the criterion on the model's outputs in training mode; the optimizer then knows outputs,
+    labels and reduction. A loss that it cannot see needs a likelihood to stand in for it, its
+    `reduction`, and a closure for `step` if the damping should adapt.
 
     Damping and statistics refer to the average loss over samples, whatever the reduction.
 
@@ -50,7 +61,9 @@ class NGD(Resumable):
         model: The model, also inside `torch.compile` or `DistributedDataParallel`. Parameters of
             layers without a block (docs/optimizer.md has the table) take plain gradient steps, and
             a warning names them.
-        likelihood: `Gaussian`, `Bernoulli`, `Categorical` or another `Likelihood`.
+        likelihood: The criterion: `torch.nn.CrossEntropyLoss(...)` or another of torch's, a
+            `Likelihood` such as `Categorical()`, a custom loss as a module (`natgrad.optim.Loss`
+            makes one of a function), or a list of criteria whose losses are added.
         lr: Factor on the step length; schedulers may change it.
         weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, apart from the loss.
         groups: Parameters with their own lr or weight_decay, as mappings with `params`. All other
@@ -104,7 +117,7 @@ class NGD(Resumable):
     def __init__(
         self,
         model: Module,
-        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
+        likelihood: Criterion = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         lr: float = 1.0,
         weight_decay: float = 0.0,
@@ -125,8 +138,9 @@ class NGD(Resumable):
         defaults = {
             "lr": number(lr, "lr", low=0, low_open=True),
             "weight_decay": number(weight_decay, "weight_decay", low=0),
+            "momentum": number(momentum, "momentum", low=0, high=1, high_open=True),
         }
-        momentum = number(momentum, "momentum", low=0, high=1, high_open=True)
+        momentum = defaults["momentum"]
         if weight_average is not None:
             weight_average = number(weight_average, "weight_average", low=0, low_open=True)
         self.step_length, self.damping = as_step_length(step_length), as_damping(damping)
@@ -134,13 +148,14 @@ class NGD(Resumable):
         refresh = check_options(refresh, method, solver, split, reduction, strict)
         check_generator(generator, params[0])
         super().__init__(divide(model, params, groups), defaults)
-        self.model, self.likelihood = model, likelihood
+        criterion = observed(likelihood)
+        self.model, self.likelihood = model, criterion.base
         self.refresh_every, self.method = refresh, method
         self.statistics = StepStatistics()
         self.scaler: torch.amp.GradScaler | None = None
         self._core = Core(
             model,
-            likelihood,
+            criterion,
             factors=self.factors,
             refresh=refresh,
             method=method,
@@ -151,20 +166,23 @@ class NGD(Resumable):
             generator=generator,
         )
         self.generator = self._core.generator
-        self._ruler = Ruler(self.step_length, likelihood, custom=reduction is not None)
+        self._ruler = Ruler(self.step_length, custom=reduction is not None)
         self._momentum = Momentum(momentum) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
         self._params = params
-        self._average = None if weight_average is None else WeightAverage(params, weight_average)
+        self._average = None
+        if weight_average is not None:
+            self._average = WeightAverage(self._moving(), weight_average)
         self._backup = Backup(params)
         self._damping = Adaptation(self.damping)
+        self._warned = False
 
     @classmethod
     @named
     def published(
         cls,
         model: Module,
-        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
+        likelihood: Criterion = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         lr: float = 1.0,
         damping: float = 0.1,
@@ -228,7 +246,7 @@ class NGD(Resumable):
     def known_output(
         cls,
         model: Module,
-        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
+        likelihood: Criterion = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         samples: int = 1,
         **options: Any,
@@ -293,12 +311,22 @@ class NGD(Resumable):
                 self.statistics = self._step(batch, loss, closure)
         finally:
             capture.paused = False
+        self._warn_once()
         return returned
+
+    def _warn_once(self) -> None:
+        """Warn of a run whose length or damping cannot adapt."""
+        fixed = [note for note in self.statistics.notes if note in (UNMEASURED, UNVERIFIED)]
+        adapts = isinstance(self.damping, Adaptive) or self.step_length._measures
+        if fixed and adapts and not self._warned:
+            self._warned = True
+            warn_user(f"{'; '.join(fixed)}.", AdaptationWarning)
 
     def _step(self, batch: Batch, loss: float | None, closure: Closure | None) -> StepStatistics:
         core, params, damping = self._core, self._params, self._damping.value
         step, refreshed = core.schedule.steps + 1, core.schedule.wanted
         norms, gradient_norm = batch.gradient_norms(params, loss, step)
+        scales = scale_notes(batch) if step == 1 else []
         marks = [("start", statistics.clock())]
         if refreshed:
             if hidden := core.preconditioner.update(batch, self.likelihood):
@@ -307,6 +335,8 @@ class NGD(Resumable):
             core.preconditioner.refresh(damping, core.world)
             marks.append(("inverses", statistics.clock()))
 
+        if self._momentum is not None:  # schedulers such as OneCycleLR change it with the rate
+            self._momentum.factor = float(self.param_groups[0]["momentum"])
         # A single sample keeps its rank-one form while there is no average to spoil it.
         single = batch.n == 1 and self._momentum is not None and not self._momentum.values
         momentum = None if single else self._momentum
@@ -375,7 +405,7 @@ class NGD(Resumable):
             lost = rejected or direction.batch_slope < direction.slope / 2
             momentum.advance(1.0 if lost else length.value * part)
         if self._average is not None:
-            self._average.update(params)
+            self._average.update(self._moving())
         return StepStatistics(
             step=step,
             loss=loss,
@@ -389,6 +419,6 @@ class NGD(Resumable):
             step_norm=0.0 if rejected else length.value * math.sqrt(direction.square),
             refreshed=refreshed,
             rejected=rejected,
-            notes=length.notes + verdict.notes,
+            notes=scales + length.notes + verdict.notes,
             seconds={part: end - start for (_, start), (part, end) in pairwise(marks)},
         )

@@ -8,11 +8,12 @@ from torch.nn import Module
 
 from natgrad._checks import number
 from natgrad._named import named
-from natgrad.likelihoods import Likelihood, Reduction
+from natgrad.likelihoods import Reduction
 from natgrad.optim import statistics
 from natgrad.optim._arguments import check_generator, trainable
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import Core, as_factors, check_options
+from natgrad.optim._criteria.observed import Criterion, observed
 from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._layers.coverage import announce
 from natgrad.optim._states import checked, entries, real
@@ -30,7 +31,7 @@ class Preconditioner:
 
     Args:
         model: The model.
-        likelihood: The likelihood; also the criterion, unless `reduction` names that of another.
+        likelihood: The criterion, as in `NGD`, unless `reduction` names that of another loss.
         damping: λ.
         factors: How the Kronecker factors are estimated.
         refresh: Renew factors and inverses every so many calls, more often at the beginning.
@@ -63,7 +64,7 @@ class Preconditioner:
     def __init__(
         self,
         model: Module,
-        likelihood: Likelihood = None,  # type: ignore[assignment]  # missing: a sentence
+        likelihood: Criterion = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         damping: float = 0.01,
         factors: Factors | None = None,
@@ -81,7 +82,7 @@ class Preconditioner:
         self.statistics = StepStatistics()
         self._core = Core(
             model,
-            likelihood,
+            observed(likelihood),
             factors=as_factors(factors),
             refresh=refresh,
             method="kronecker",

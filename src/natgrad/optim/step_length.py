@@ -18,9 +18,25 @@ from natgrad.optim._direction import Direction, Part
 from natgrad.optim._shares import solve
 from natgrad.optim.statistics import Verdict
 
-__all__ = ["EqualShare", "PerLayer", "Quadratic", "StepLength"]
+__all__ = ["AdaptationWarning", "EqualShare", "PerLayer", "Quadratic", "StepLength"]
 
 Closure = Callable[[], Any]
+
+UNMEASURED = (
+    "the model does not reproduce its outputs, or they do not go straight to the criterion: equal "
+    "shares instead of the quadratic model. Call the criterion on what the model returned, and "
+    "compute everything else inside the model"
+)
+UNVERIFIED = (
+    "the loss after the step cannot be measured, so the damping does not adapt: give NGD the "
+    "criterion itself (natgrad.optim.Loss wraps a function), or pass a closure to step()"
+)
+"""What is said of steps whose length, or whose damping, cannot adapt."""
+
+
+class AdaptationWarning(UserWarning):
+    """The length of steps or the damping cannot adapt to this model and loss."""
+
 
 # Part of its length that a step of a single sample takes. All of it would fit the sample, and undo
 # what others have asked for: from some starts the loss then grows a hundredfold, with ½ to ⅕ of it
@@ -146,7 +162,7 @@ class Quadratic:
         sizes = ruler.sizes(pieces)
         epsilon = ruler.epsilon(direction, pieces, batch.average(sizes, pieces))
         found = ruler.along(batch, pieces, sizes, direction, damping, epsilon)
-        exact = pieces[0].output.dtype == pieces[0].call.output.dtype  # not under autocast
+        exact = not pieces[0].call.rounded
         missed = (direction.batch_slope - found.slope) / direction.slope
         if exact and partial and not -1 < missed < 0.5:
             # The direction owes its slope to samples that the rows lack, and bends there too.
@@ -187,7 +203,7 @@ class PerLayer(Quadratic):
             ruler.velocities(part, pieces, ruler.epsilon(part, pieces, size))
             for part in direction.parts
         ]
-        shares, bend = solve(ruler.likelihood, batch, pieces, velocities, direction, damping)
+        shares, bend = solve(batch, pieces, velocities, direction, damping)
         before = direction.slope
         direction.rescale(shares)
         share = direction.slope / before * direction.depth
@@ -219,15 +235,14 @@ class Ruler:
 
     Args:
         rule: Which length.
-        likelihood: The likelihood.
         custom: Whether the loss is not the likelihood itself.
 
     Attributes:
         reproduction: Whether a second pass gives the same outputs.
     """
 
-    def __init__(self, rule: StepLength, likelihood: Likelihood, *, custom: bool) -> None:
-        self.rule, self.likelihood, self.custom = rule, likelihood, custom
+    def __init__(self, rule: StepLength, *, custom: bool) -> None:
+        self.rule, self.custom = rule, custom
         self.reproduction = Reproduction(rule._rows_of)
 
     def length(
@@ -258,10 +273,7 @@ class Ruler:
             model = self.rule._model(self, batch, direction, damping)
         else:
             model = QuadraticModel.of_equal_shares(direction)
-            notes.append(
-                "the model does not reproduce its outputs, or they do not go straight to the "
-                "criterion: equal shares instead of the quadratic model"
-            )
+            notes.append(UNMEASURED)
         alpha = model.alpha if usual is None else usual(model.alpha)
         if batch.n == 1 and model.pieces is not None:
             alpha *= _SINGLE
@@ -300,11 +312,7 @@ class Ruler:
         """
         losses = self._losses(batch, length.model, loss, closure, params)
         if losses is None:
-            note = (
-                "the loss after the step cannot be measured, so the damping does not adapt: pass a "
-                "closure to step()"
-            )
-            return Verdict(notes=[note])
+            return Verdict(notes=[UNVERIFIED])
         before, after = losses
         actual = before - after
         # At the minimum of the model the decrease is its quadratic term. With momentum, or a rate
@@ -334,17 +342,13 @@ class Ruler:
         if not self.reproduction.holds(batch):
             return None
         if model.pieces is not None:
-            return batch.losses(self.likelihood, model.pieces)
-        now = batch.losses(self.likelihood, batch.first(None))
+            return batch.losses(model.pieces)
+        now = batch.losses(batch.first(None))
         return None if now is None or loss is None else (loss, now[1])
 
     def sizes(self, pieces: Sequence[Piece]) -> list[float]:
         """Return Σ fᵀFf of each piece, the size of its outputs in the likelihood's metric."""
-        return [self._square(piece.output) for piece in pieces]
-
-    def _square(self, f: Tensor) -> float:
-        # Rounding, where labels are nearly certain, may leave less than nothing.
-        return max(0.0, float((f * self.likelihood.fisher_product(f, f)).sum()))
+        return [_square(piece.call.likelihood, piece.output) for piece in pieces]
 
     def epsilon(self, direction: Direction | Part, pieces: Sequence[Piece], size: float) -> float:
         """Return how far to go along d for difference quotients of the outputs.
@@ -377,11 +381,12 @@ class Ruler:
         bends, slopes = [], []
         found = self.velocities(direction, pieces, epsilon)
         for piece, velocity in zip(pieces, found, strict=True):
-            product = self.likelihood.fisher_product(piece.output, velocity)
+            likelihood = piece.call.likelihood
+            product = likelihood.fisher_product(piece.output, velocity)
             bends.append(float((velocity * product).sum()))
             if piece.call.y is not None:
-                labels, scale = piece.call.y[: piece.rows], self.likelihood.scale(piece.rows)
-                gradient = self.likelihood.gradient(piece.output, labels)
+                labels, scale = piece.call.y[: piece.rows], likelihood.scale(piece.rows)
+                gradient = likelihood.gradient(piece.output, labels)
                 slopes.append(float((gradient * velocity).sum()) / scale)
         bend = damping * direction.square + batch.average(bends, pieces)
         slope = batch.average(slopes, pieces) if slopes else direction.batch_slope
@@ -393,8 +398,14 @@ class Ruler:
         call = max(batch.calls, key=lambda call: len(call.output))
         pairs = zip(model.pieces or (), model.sizes, strict=False)
         known = [size for piece, size in pairs if piece.call is call and piece.whole]
-        size = (known[0] if known else self._square(call.output)) / len(call.output)
+        size = (known[0] if known else _square(call.likelihood, call.output)) / len(call.output)
         if batch.world.size > 1:
             (size,) = batch.sum([size / batch.world.size])
         eps = 10 * torch.finfo(call.output.dtype).eps
         return eps * abs(loss) + eps**2 * size
+
+
+def _square(likelihood: Likelihood, f: Tensor) -> float:
+    """Return Σ fᵀFf over the outputs of a call."""
+    # Rounding, where labels are nearly certain, may leave less than nothing.
+    return max(0.0, float((f * likelihood.fisher_product(f, f)).sum()))

@@ -1,8 +1,8 @@
-"""The border of a parametrization: its methods refuse what they cannot take, in a sentence.
+"""Checks of a parametrization's arguments: its methods refuse invalid ones with a clear error.
 
-Methods run inside of flows and of `torch.func` transforms. So only types are looked at before a
-call, which costs less than a microsecond and reads no entries; all else is explained after a call
-has failed. NaN in is NaN out, as in PyTorch itself; directions and flows check entries.
+Methods run inside flows and `torch.func` transforms. So only types are checked before a call, which
+costs less than a microsecond and reads no entries. Other errors are explained after a call has
+failed. NaN inputs give NaN outputs, as in PyTorch itself; directions and flows check entries.
 """
 
 import functools
@@ -49,7 +49,7 @@ def guarded(method: F) -> F:
     parameters = list(inspect.signature(method).parameters.values())[1:]
     looks = [_look_at(p.name, optional=p.default is None) for p in parameters]
     by_name = {p.name: look for p, look in zip(parameters, looks, strict=True)}
-    tensors = by_name.keys() <= _TENSORS | _STRUCTURES  # then tensors need no second look
+    tensors = by_name.keys() <= _TENSORS | _STRUCTURES  # then tensors need no further check
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -88,7 +88,7 @@ def first_line(error: Exception) -> str:
 
 
 def _look_at(name: str, *, optional: bool) -> Look:
-    """Return what is done with an argument before the call."""
+    """Return the function that checks an argument before the call."""
 
     def tensor(model: Any, value: Any) -> None:
         if not isinstance(value, Tensor) and not (optional and value is None):
@@ -122,13 +122,13 @@ def _look_at(name: str, *, optional: bool) -> Look:
 
 
 def _nothing(model: Any, value: Any) -> None:
-    """Look at nothing: the method itself does."""
+    """Check nothing, because the method itself does."""
 
 
 def _refuse(
     model: Any, method: Callable[..., Any], args: Any, kwargs: Any, error: Exception
 ) -> None:
-    """Raise a sentence in place of a failure, unless it is one already, or Python's own."""
+    """Replace a failure with a clear error, unless it already is one, or is Python's own."""
     unexplained = isinstance(error, ShapeError) and error.__cause__ is not None
     if isinstance(error, (NatgradError, torch.OutOfMemoryError)) and not unexplained:
         return
@@ -147,7 +147,7 @@ def _refuse(
 
 
 def _explain(model: Any, method: str, given: dict[str, Any]) -> None:
-    """Raise the sentence of the first check that the arguments fail, if there is one."""
+    """Raise the error of the first check that the arguments fail, if there is one."""
     try:
         if "params" in given:
             model.check(given["params"])
@@ -158,5 +158,5 @@ def _explain(model: Any, method: str, given: dict[str, Any]) -> None:
                 model.check_inputs(given["params"], value)
     except NatgradError:
         raise
-    except Exception:  # e.g. inside of vmap, where no entry can be read
+    except Exception:  # e.g. inside vmap, where entries cannot be read
         return

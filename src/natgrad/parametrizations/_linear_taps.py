@@ -1,8 +1,8 @@
 """The kernel of linear layers without their Jacobian rows.
 
-The Jacobian row of output k of sample n in a weight matrix is eₙₖ xₙᵀ, with xₙ the layer's input
-and eₙₖ the error sent back from that output, so that products of rows are products of two small
-inner products: (xₙ·xₘ)(eₙₖ·eₘⱼ). Rows of n_in n_out numbers never exist.
+The Jacobian row of output k of sample n in a weight matrix is eₙₖ xₙᵀ. Here xₙ is the layer's input
+and eₙₖ the error propagated back from that output. So products of rows are products of two small
+inner products, (xₙ·xₘ)(eₙₖ·eₘⱼ), and rows of n_in n_out numbers are never formed.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from torch.nn import Linear, Module
 
 @dataclass
 class Tap:
-    """What one linear layer saw: its inputs, and the errors at its outputs for every output k."""
+    """The inputs of one linear layer, and the errors at its outputs for every output k."""
 
     inputs: list[Tensor]
     outputs: list[Tensor]
@@ -43,8 +43,9 @@ def tap_linear_layers(
 ) -> dict[str, Tap]:
     """Return taps of the linear layers that own some of the named parameters alone.
 
-    Left out, for the caller to treat by rows: layers called more than once or on inputs with more
-    than one axis besides the data, and parameters that several modules share.
+    The caller treats the following by rows, and they are left out: layers that are called more than
+    once, layers whose inputs have more than one axis besides the samples, and parameters that
+    several modules share.
     """
     taps = _taps(module, names)
     if not taps:
@@ -53,7 +54,7 @@ def tap_linear_layers(
         with torch.enable_grad(), _listening(module, taps):
             outputs = functional_call(module, params, (x,))
             sums = [column.sum() for column in outputs.reshape(len(x), -1).unbind(1)]
-    except RuntimeError:  # a forward that autograd cannot follow: rows will say so
+    except RuntimeError:  # autograd cannot follow this forward pass; the rows will raise the error
         return {}
     used = {
         name: tap

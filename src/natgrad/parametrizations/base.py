@@ -1,4 +1,4 @@
-"""The contract of a parametrization, and what linear hypotheses share."""
+"""The contract of a parametrization, and the common part of linear hypotheses."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ from natgrad.parametrizations._guard import explained, guard_contract, guarded
 __all__ = ["Design", "LiftedHypothesis", "LinearHypothesis", "Parametrization", "Params"]
 
 Params = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
-"""Parameters: a tensor, a tuple or a dict of tensors, as the parametrization says."""
+"""Parameters: a tensor, a tuple or a dict of tensors, depending on the parametrization."""
 P = TypeVar("P", bound=Params)
 
 DefaultFisher = Literal["batch", "all"]
@@ -37,8 +37,8 @@ DefaultFisher = Literal["batch", "all"]
 class Design:
     """A Jacobian J = A Q with the orthonormal rows of Q left implicit.
 
-    The shortest v with A Q v = b is Qᵀ z for the shortest z with A z = b, so least squares needs
-    only A, whose width is what structure allows.
+    The shortest v with A Q v = b is Qᵀ z for the shortest z with A z = b. So least squares needs
+    only A, which structure can make narrow.
 
     Attributes:
         matrix: A, shape `(n, k, p)`: outputs of each sample by compressed coordinates.
@@ -59,8 +59,8 @@ class Design:
 class Parametrization(ABC, Generic[P]):
     """A smooth map from parameters to a hypothesis, evaluated at inputs x.
 
-    A new one defines `check`, `check_inputs` and `predict`. All else follows by automatic
-    differentiation, and is worth overriding where structure makes it cheaper.
+    A new one defines `check`, `check_inputs` and `predict`. All other methods use automatic
+    differentiation by default; override them where structure makes them cheaper.
 
     Attributes:
         lifted: Whether it is a `LiftedHypothesis`.
@@ -75,19 +75,19 @@ class Parametrization(ABC, Generic[P]):
     lifted: bool = False
 
     def __init_subclass__(cls, *, guard: bool = True, **options: Any) -> None:
-        """Guard the methods that a subclass defines, those of your own too."""
+        """Guard the methods that a subclass defines, also in your own code."""
         super().__init_subclass__(**options)
         if guard:
             guard_contract(cls)
 
     @guarded
     def fisher_default(self, x: Tensor) -> DefaultFisher:
-        """Return what `fisher_over=None` means: the batch's inputs, or all entries of a matrix."""
+        """Return what `fisher_over=None` stands for: the batch's inputs, or all matrix entries."""
         return "all" if self.reads_entries(x) else "batch"
 
     @guarded
     def reads_entries(self, x: Tensor | None = None) -> bool:
-        """Return whether x holds positions of a completed matrix; if None, whether it may."""
+        """Return whether x holds positions in a matrix; if x is None, whether it may."""
         return False
 
     @guarded
@@ -109,7 +109,7 @@ class Parametrization(ABC, Generic[P]):
 
     @guarded
     def jvp(self, params: P, x: Tensor, v: P) -> Tensor:
-        """Return J v: how the outputs move along v, in the outputs' shape."""
+        """Return J v, the velocity of the outputs along v, in the outputs' shape."""
         return cast(Tensor, jvp(lambda p: self.predict(p, x), (params,), (v,))[1])
 
     @guarded
@@ -120,7 +120,7 @@ class Parametrization(ABC, Generic[P]):
 
     @guarded
     def layers(self, params: P) -> int:
-        """Return the number of layers among which a selection shares."""
+        """Return the number of layers among which a selection divides the velocity."""
         return 1
 
     @guarded
@@ -153,11 +153,11 @@ class Parametrization(ABC, Generic[P]):
         return torch.einsum("nkp,mjp->nkmj", a, b)
 
 
-class LinearHypothesis(Parametrization[P], guard=False):  # Its own methods call guarded ones.
+class LinearHypothesis(Parametrization[P], guard=False):  # its own methods call guarded ones
     """A parametrization whose outputs are linear in a hypothesis tensor h.
 
-    Subclasses say how h depends on the parameters (`hypothesis`, `push`, `pull`) and how it is
-    read at inputs (`evaluate`, `adjoint`); predictions and Jacobian products follow.
+    Subclasses define how h depends on the parameters (`hypothesis`, `push`, `pull`) and how it is
+    evaluated at inputs (`evaluate`, `adjoint`). Predictions and Jacobian products follow.
 
     Example:
         >>> from natgrad import Diagonal
@@ -184,11 +184,11 @@ class LinearHypothesis(Parametrization[P], guard=False):  # Its own methods call
 
         Args:
             params: Parameters.
-            u: Velocity wanted, in the shape of h.
+            u: Target velocity, in the shape of h.
             shares: One weight per layer, summing to one; None for the shortest v.
 
         Raises:
-            RankDeficientError: If no v moves h along u (or a sharing layer alone cannot).
+            RankDeficientError: If no v moves h along u, or a layer with a share cannot alone.
         """
 
     @abstractmethod
@@ -205,11 +205,11 @@ class LinearHypothesis(Parametrization[P], guard=False):  # Its own methods call
     ) -> P:
         """Return the v that minimizes ‖J_h v − u‖² + λ‖v‖², J_h the Jacobian of h.
 
-        Only hypotheses that are read at entries need it.
+        Only hypotheses that are evaluated at matrix entries need it.
 
         Args:
             params: Parameters.
-            u: Velocity wanted, in the shape of h.
+            u: Target velocity, in the shape of h.
             shares: One weight per layer, summing to one; None for the shortest v.
             damping: λ ≥ 0.
         """
@@ -255,9 +255,9 @@ class LinearHypothesis(Parametrization[P], guard=False):  # Its own methods call
 
 
 class LiftedHypothesis(LinearHypothesis[P], guard=False):
-    """A product of matrices h `(k, d)`, outputs x hᵀ: velocities of h are found, then lifted.
+    """A product of matrices h `(k, d)` with outputs x hᵀ: velocities of h are found, then lifted.
 
-    The natural velocity of h needs no Jacobian of the parameters, and the lift none either.
+    Neither the natural velocity of h nor the lift needs the Jacobian in the parameters.
 
     Example:
         >>> from natgrad import DeepLinear
@@ -269,7 +269,7 @@ class LiftedHypothesis(LinearHypothesis[P], guard=False):
 
     @abstractmethod
     def partial_products(self, params: P) -> tuple[list[Any], list[Any]]:
-        """Return the products ahead of and behind each factor; None is the identity."""
+        """Return the products after and before each factor; None is the identity."""
 
     @abstractmethod
     def problem(
@@ -283,7 +283,7 @@ class LiftedHypothesis(LinearHypothesis[P], guard=False):
         right_root: Tensor | None = None,
         damping: float = 0.0,
     ) -> Any:
-        """Return the least-squares problem of moving h along u where inputs can see it."""
+        """Return the least-squares problem of moving h along u on the span of the inputs."""
 
     @abstractmethod
     def solve(self, problem: Any, shares: Sequence[float] | None) -> P:
@@ -309,9 +309,9 @@ def rebuild(tensors: Sequence[Tensor], like: P) -> P:
 
 
 def detach(params: P) -> P:
-    """Return parameters without their autograd history; anything else unchanged, to be refused."""
+    """Return parameters without autograd history; anything else unchanged, to be refused later."""
     if isinstance(params, Tensor):
-        return cast(P, params.detach())
+        return cast(P, params.detach() if params.requires_grad else params)
     if isinstance(params, dict):
         return cast(P, {k: t.detach() if isinstance(t, Tensor) else t for k, t in params.items()})
     if isinstance(params, tuple):

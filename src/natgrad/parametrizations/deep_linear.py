@@ -40,8 +40,7 @@ __all__ = ["DeepLinear"]
 class DeepLinear(LiftedHypothesis[tuple[Tensor, ...]]):
     """W = W_L⋯W₁: a tuple W₁…W_L with Wᵢ of shape `(nᵢ, nᵢ₋₁)`, outputs x Wᵀ for x `(n, n₀)`.
 
-    Widths may expand, contract or pass a bottleneck. `fisher_over=None` means the batch's own
-    inputs.
+    Widths may grow, shrink or have a bottleneck. `fisher_over=None` means the batch's own inputs.
 
     Args:
         widths: (n₀, n₁, …, n_L), at least two.
@@ -184,15 +183,15 @@ class DeepLinear(LiftedHypothesis[tuple[Tensor, ...]]):
         right_root: Tensor | None = None,
         damping: float = 0.0,
     ) -> Lift:
-        """Return the least-squares problem of moving W along u where inputs can see it.
+        """Return the least-squares problem of moving W along u on the span of the inputs.
 
         Args:
             params: W₁…W_L.
-            u: Velocity wanted, shape `(n_L, n₀)`.
+            u: Target velocity, shape `(n_L, n₀)`.
             basis: Q, shape `(n₀, r)`, an orthonormal basis of the inputs' span; None if they
                 span everything.
-            contrast: H, shape `(c, n_L)` with orthonormal rows, the combinations of outputs that
-                the likelihood sees; None if it sees all.
+            contrast: H, shape `(c, n_L)` with orthonormal rows, the combinations of outputs on
+                which the likelihood depends; None for all.
             left_root: R with RᵀR the output metric.
             right_root: S with SSᵀ the inputs' second moment in the basis.
             damping: λ ≥ 0.

@@ -29,9 +29,9 @@ __all__ = ["Diagonal"]
 class Diagonal(LinearHypothesis[Tensor]):
     """β = w₁ ⊙ ⋯ ⊙ w_L: one tensor `(L, d)`, outputs x @ β for inputs `(n, d)`.
 
-    With c_l = ⊙_{k≠l} w_k the Jacobian of β is [diag c₁ … diag c_L] = diag q · Q, where
-    q = √Σ c_l² and Q has orthonormal rows: least squares on x diag q, of width d and not L d,
-    gives the minimum-norm direction. [KMH21] (26)–(31), corrected as in docs/paper_map.md.
+    With c_l = ⊙_{k≠l} w_k the Jacobian of β is [diag c₁ … diag c_L] = diag q · Q, where q = √Σ c_l²
+    and Q has orthonormal rows. So least squares on x diag q, of width d instead of L d, gives the
+    minimum-norm direction. [KMH21] (26)–(31), corrected as in docs/paper_map.md.
 
     `fisher_over=None` means the batch's own inputs.
 
@@ -55,7 +55,7 @@ class Diagonal(LinearHypothesis[Tensor]):
     def init_free(
         self, dim: int, *, scale: float = 0.1, dtype: torch.dtype = torch.float64
     ) -> Tensor:
-        """Return w₁ = 0 and the others `scale`: β = 0, and every sign can be reached.
+        """Return w₁ = 0 and the others `scale`, so that β = 0 and every sign can be reached.
 
         Example:
             >>> Diagonal(2).init_free(2, scale=0.5)
@@ -69,7 +69,7 @@ class Diagonal(LinearHypothesis[Tensor]):
     def init_tied(
         self, dim: int, *, scale: float = 0.1, dtype: torch.dtype = torch.float64
     ) -> Tensor:
-        """Return all factors equal to `scale`: β stays non-negative along gradient flow.
+        """Return all factors equal to `scale`, so that β stays non-negative along gradient flow.
 
         Example:
             >>> Diagonal(2).init_tied(1, scale=0.5)
@@ -113,7 +113,8 @@ class Diagonal(LinearHypothesis[Tensor]):
                 f"Diagonal(depth={self.depth}) parameters must have shape ({self.depth}, d), but "
                 f"have {tuple(params.shape)}."
             )
-        check_not_saddle(list(params))
+        if not params.any():
+            check_not_saddle(list(params))
 
     def check_inputs(self, params: Tensor, x: Tensor) -> None:
         """Raise unless x is `(n, d)`."""
@@ -129,7 +130,7 @@ class Diagonal(LinearHypothesis[Tensor]):
 
     @guarded
     def partial_products(self, params: Tensor) -> Tensor:
-        """Return c, shape `(L, d)`: row l is the product of all factors but the l-th."""
+        """Return c, shape `(L, d)`: row l is the product of all factors except the l-th."""
         return self._partial_products(params)
 
     def _partial_products(self, params: Tensor) -> Tensor:

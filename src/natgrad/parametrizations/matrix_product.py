@@ -41,18 +41,20 @@ __all__ = ["MatrixProduct"]
 
 @options
 class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
-    """β = W₁⋯W_L: a tuple of matrices that chain, read at positions `(n, 2)` (row, column).
+    """β = W₁⋯W_L, a product of matrices, evaluated at positions `(n, 2)` (row, column).
 
-    Factors may be rectangular, and a narrow one makes a bottleneck.
+    The parameters are a tuple of matrices. They may be rectangular, and a narrow one is a
+    bottleneck.
 
-    Lifting a velocity of β to Gaussian factors cancels digits, about one per layer. Undamped
-    natural directions are checked in double precision. A float32 answer that misses the velocity
-    by more than 1e-3 is refused with `ConvergenceError` or `RankDeficientError` (Gaussian 12 × 12
-    factors with an equal share: from depths of 8 to 10 on), a float64 one by more than 1e-6.
+    Lifting a velocity of β to Gaussian factors loses about one digit per layer by cancellation.
+    Undamped natural directions are checked in double precision. An answer that misses the velocity
+    by more than 1e-3 in float32, or 1e-6 in float64, is refused with `ConvergenceError` or
+    `RankDeficientError`. For Gaussian 12 × 12 factors with an equal share in float32, this happens
+    from depths of 8 to 10 on.
 
     `fisher_over=None` means all entries of β, observed or not ([KMH21] §4: with Gaussian noise and
-    a summed loss the Fisher of β is then the identity); `fisher_over="batch"` means the observed
-    ones only (Gauss–Newton on them). The paper's §2.3 and §4 disagree on which is meant.
+    a summed loss the Fisher of β is then the identity). `fisher_over="batch"` means only the
+    observed entries (Gauss–Newton on them). §2.3 and §4 of the paper disagree on which is meant.
 
     Args:
         depth: L ≥ 1.
@@ -89,7 +91,7 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         Args:
             shape: Shape of β.
             scale: Size of the product: its entries have standard deviation scale/√columns.
-            hidden: Width between factors; default the larger side of β.
+            hidden: Width between factors; by default the larger side of β.
             generator: Source of randomness.
             dtype: Precision.
 
@@ -208,7 +210,7 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
 
         Args:
             params: W₁…W_L.
-            u: Velocity wanted, in the shape of β.
+            u: Target velocity, in the shape of β.
             shares: One weight per factor, summing to one; None for the shortest.
             damping: λ ≥ 0; minimizes ‖Jv − u‖² + λ‖v‖² instead.
 
@@ -230,7 +232,7 @@ class MatrixProduct(LinearHypothesis[tuple[Tensor, ...]]):
         """Return `lift` of the nearest reachable velocity: least squares.
 
         Raises:
-            ConvergenceError: If the answer does not survive rounding to the dtype.
+            ConvergenceError: If rounding to the dtype makes the answer too inaccurate.
         """
         check_lift(u, self.hypothesis(params), shares, self.depth)
         damping = number(damping, "damping", low=0)

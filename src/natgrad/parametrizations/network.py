@@ -301,22 +301,22 @@ class Network(Parametrization[Dict]):
         size = max(1, self.memory // (k * p * outputs.element_size()))
         chosen = {name: params[name] for name in names}
         rest = {name: t for name, t in params.items() if name not in chosen}
-        rows = self._datum_jacobian(chosen, rest, x, outputs)
-        if rows is None:  # data interact: rows of the batch as a whole
+        rows = self._sample_jacobian(chosen, rest, x, outputs)
+        if rows is None:  # samples interact: rows of the batch as a whole
             yield self._batch_jacobian(chosen, rest, x, k)
             return
         for start in range(0, len(x), size):
             yield rows(x[start : start + size])
 
-    def _datum_jacobian(
+    def _sample_jacobian(
         self, chosen: Dict, rest: Dict, x: Tensor, outputs: Tensor
     ) -> Callable[[Tensor], Tensor] | None:
-        """Return a function for the Jacobian sample by sample, or None if data interact."""
+        """Return a function for the Jacobian sample by sample, or None if samples interact."""
 
         def single(p: Dict, sample: Tensor) -> Tensor:
             return self._predict({**rest, **p}, sample[None]).reshape(-1)
 
-        # One direction along which every parameter moves tells whether data interact.
+        # One direction along which every parameter moves tells whether samples interact.
         probe = {name: torch.cos(_count(t)) for name, t in chosen.items()}
         together = self.jvp({**rest, **chosen}, x, {**_zeros(rest), **probe})
         try:

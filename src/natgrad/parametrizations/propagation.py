@@ -1,8 +1,8 @@
 """Covariance propagation and the layerwise natural gradient of [BLH18] §3–6.
 
-The layerwise form (10) is the exact natural gradient where every partial product is invertible;
-with pseudo-inverses it obeys (19) instead. `natural(…, selection="equal_share")` refuses the
-latter; these functions do not, because the optimizer and the theorems need them as printed.
+The layerwise form (10) is the exact natural gradient where every partial product is invertible.
+With pseudo-inverses it obeys (19) instead. `natural(…, selection="equal_share")` refuses that case.
+These functions do not, because the optimizer and the theorems need the printed form.
 """
 
 from collections.abc import Sequence
@@ -101,10 +101,10 @@ def rank_one_direction(
 
 
 def errors_through_inverses(params: Sequence[Tensor], error: Tensor) -> list[Tensor]:
-    """Return ê_L = y − x_L and êᵢ = Wᵢ₊₁⁺ êᵢ₊₁: errors sent back through inverses. [BLH18] §6.
+    """Return ê_L = y − x_L and êᵢ = Wᵢ₊₁⁺ êᵢ₊₁, errors propagated through inverses. [BLH18] §6.
 
-    Where the weights are invertible êᵢ = (W_L⋯Wᵢ₊₁)⁻¹ (y − x_L) = Λ̃ᵢ⁻¹ eᵢ, as in (16):
-    back-propagating through inverses instead of transposes is the natural gradient.
+    Where the weights are invertible êᵢ = (W_L⋯Wᵢ₊₁)⁻¹ (y − x_L) = Λ̃ᵢ⁻¹ eᵢ, as in (16). So
+    back-propagation through inverses instead of transposes gives the natural gradient.
 
     Args:
         params: W₁…W_L.

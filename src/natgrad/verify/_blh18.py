@@ -26,7 +26,7 @@ _BOTTLENECK = (5, 3, 2, 3, 5)
 
 
 class _Setting:
-    """A deep linear network, data, and the quantities of the paper's §3–4."""
+    """A deep linear network, its data, and the quantities of §3–4 of the paper."""
 
     def __init__(self, widths: tuple[int, ...], seed: int = 0, n: int = 30) -> None:
         randn = normal(seed)
@@ -112,7 +112,7 @@ def covariance_propagation() -> float:
 
 @identity(
     "blh18/eq10-16",
-    "the layerwise form (10), the inverses of (16) and selection='equal_share' are one direction",
+    "the layerwise form (10), the inverses of (16) and selection='equal_share' agree",
     source="[BLH18] (10), (16), suppl. (34)",
 )
 def layerwise() -> float:
@@ -171,8 +171,8 @@ def bottleneck_velocity() -> float:
 
 @identity(
     "blh18/randomized-svd",
-    "bottleneck: pseudo-inverses in (10) by randomized SVDs of the covariances' small ranks are "
-    "those of dense ones",
+    "bottleneck: in (10), pseudo-inverses by randomized SVDs at the covariances' small ranks equal "
+    "dense ones",
     source="[BLH18] §7",
     tolerance=1e-9,
 )
@@ -220,7 +220,7 @@ def rank_one() -> float:
 
 @identity(
     "blh18/inverse-backpropagation",
-    "errors sent back through inverses of the weights are Λ̃ᵢ⁻¹ eᵢ, those of (10)",
+    "errors propagated back through inverses of the weights are the Λ̃ᵢ⁻¹ eᵢ of (10)",
     source="[BLH18] §6, (16)",
 )
 def inverse_backpropagation() -> float:
@@ -256,7 +256,7 @@ def _assemble(block, depth: int) -> Tensor:  # type: ignore[no-untyped-def]
 
 @identity(
     "blh18/suppl-20-23",
-    "F = A B Aᵀ with A the transposed Jacobian of W, and F F^g F = F for the inverse of (36)",
+    "F = A B Aᵀ, where A is the transposed Jacobian of W, and F F^g F = F for the inverse (36)",
     source="[BLH18] (23), suppl. (20)–(23), (33), (36)",
 )
 def generalized_inverse() -> float:
@@ -290,7 +290,7 @@ def block_diagonal() -> float:
 @counter(
     "blh18/suppl-35-counter",
     "through a bottleneck, diagonal blocks over L do not move W as the exact natural gradient does",
-    source="[BLH18] suppl. (35), full width broken",
+    source="[BLH18] suppl. (35), without full width",
     exceeds=0.05,
 )
 def block_diagonal_counter() -> float:
@@ -343,7 +343,7 @@ def unequal_contributions() -> float:
 
 @identity(
     "blh18/min-norm",
-    "selection='min_norm' is −F⁺∇L, full width, expanding and through a bottleneck",
+    "selection='min_norm' is −F⁺∇L, at full width, with wider layers and with a bottleneck",
     source="[BLH18] §3 (any generalized inverse), [KMH21] (5)",
     tolerance=1e-8,
 )

@@ -1,4 +1,4 @@
-"""Statements of Bernacchia, Lengyel, Hennequin 2018 about trajectories, and what breaks them."""
+"""Statements of Bernacchia, Lengyel, Hennequin 2018 about trajectories, and counterexamples."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +58,7 @@ class _Regression:
 
 @identity(
     "blh18/exponential-decay",
-    "W(t) goes straight to W* and the excess loss decays as e^{−2t}: every selection, n ≷ n₀",
+    "every selection, n ≷ n₀: W(t) moves straight to W* and the excess loss decays as e^{−2t}",
     source="[BLH18] (16)–(18), suppl. 1.4",
     tolerance=1e-6,
 )
@@ -89,7 +89,7 @@ def exponential_decay_counter() -> float:
 
 
 def _preconditioned(seed: int) -> Callable[..., Factors]:
-    """Return −C∇L with a positive-definite C that is no generalized inverse of F."""
+    """Return −C∇L with a positive-definite C that is not a generalized inverse of F."""
 
     def direction(
         likelihood: Likelihood, network: DeepLinear, w: Factors, batch: tuple[Tensor, Tensor]
@@ -131,7 +131,7 @@ def _block_diagonal(divide: bool) -> Callable[..., Factors]:
 
 @identity(
     "blh18/block-diagonal-flow",
-    "flow with diagonal Fisher blocks is (18) over L, and L times too fast without the factor",
+    "flow with diagonal Fisher blocks over L is (18), and without 1/L it is L times too fast",
     source="[BLH18] §6, suppl. (35)",
     tolerance=1e-6,
 )
@@ -205,7 +205,7 @@ def projections_along_the_flow() -> float:
 @counter(
     "blh18/eq19-counter",
     "without the projections (18) does not describe a bottleneck",
-    source="[BLH18] (18), rank of the partial products broken",
+    source="[BLH18] (18), partial products without full rank",
     exceeds=0.1,
 )
 def without_projections() -> float:

@@ -1,4 +1,4 @@
-"""What the papers do not say, or say otherwise: docs/findings.md, computed."""
+"""Identities of docs/findings.md: results that the papers do not state, or state differently."""
 
 import math
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ _PURSUITS = ((0, (3, 8)), (1, (5, 9)), (2, (4, 12)), (3, (6, 20)))  # seed and N
 
 
 def _scales(seed: int, d: int) -> tuple[Tensor, Tensor]:
-    """Return starts α of one size and of many."""
+    """Return starts with one α for all coordinates, and with a different α for each."""
     return torch.ones(d, dtype=torch.float64), torch.exp(0.5 * normal(seed + 5)(d))
 
 
@@ -104,7 +104,7 @@ def _shortest(batch: tuple[Tensor, Tensor], weights: Tensor) -> tuple[Tensor, Te
 
 
 def _mirror_path(w: Tensor, batch: tuple[Tensor, Tensor], *times: float) -> Iterator[Tensor]:
-    """Yield β = φ(Xᵀν) with the logits of Theorem 4, by Newton's method: no equation integrated."""
+    """Yield β = φ(Xᵀν) with the logits of Theorem 4, by Newton's method, without integration."""
     x, y = batch
     layers, v = Layers.of(w)
     start, now = x @ w.prod(0), 1.0
@@ -116,7 +116,7 @@ def _mirror_path(w: Tensor, batch: tuple[Tensor, Tensor], *times: float) -> Iter
 
 
 def _newton(x: Tensor, layers: Layers, v: Tensor, goal: Tensor) -> Tensor:
-    """Return the layers moved along Xᵀν until the logits are `goal`, as far as digits reach."""
+    """Return the layers moved along Xᵀν until the logits are `goal`, to rounding error."""
     z, here = torch.zeros_like(v), v
     miss = goal - x @ layers.beta(v)
     share = 1.0
@@ -155,7 +155,8 @@ def mirror() -> float:
 
 @identity(
     "natgrad/shortest-l1",
-    "N < D, L = 3, 4: that flow tends to argmin Σ α^{2−L}|b|, Xb = y, one α or many (t = 1e12)",
+    "N < D, L = 3, 4: minimum-norm natural flow tends to argmin Σ α^{2−L}|b| with Xb = y, for one "
+    "α or many (t = 1e12)",
     source="not in the papers; docs/findings.md",
     tolerance=1e-7,
 )
@@ -178,7 +179,8 @@ def _pursuit_gaps(t: float) -> list[float]:
 
 @counter(
     "natgrad/shortest-l1-counter",
-    "neither L = 1 nor, from many α, L = 3 and 4 need tend to the shortest unweighted interpolant",
+    "natural flow at L = 1, and at L = 3 and 4 from many α, need not tend to the shortest "
+    "unweighted ℓ1 interpolant",
     source="not in the papers; another start, another depth",
     exceeds=0.05,
 )
@@ -195,7 +197,8 @@ def shortest_l1_counter() -> float:
 
 @identity(
     "natgrad/shortest-l1-rates",
-    "the distance falls like 1/t at L = 3, 4; at L = 2 β off the support grows like t^|x·ν̄|",
+    "natural flow approaches the shortest ℓ1 interpolant like 1/t at L = 3, 4; at L = 2, β outside "
+    "the support grows like t^|x·ν̄|",
     source="not in the papers; docs/findings.md",
     tolerance=0.02,
 )
@@ -227,7 +230,7 @@ def bottleneck_rate() -> float:
         y = network.predict(teacher, x)
         noise = (torch.randn(a.shape, dtype=a.dtype, generator=generator) for a in teacher)
         w = tuple(a + 0.1 * b for a, b in zip(teacher, noise, strict=True))
-        # The slowest mode must be alone: late times for slow rates.
+        # Only the slowest mode may be left, so slow rates are measured at late times.
         for direction, rate, end in ((layerwise, slow, 16.0), (natural, 2.0, 8.0)):
             args: Any = (direction, Gaussian(), network, w, (x, y))
             times = torch.tensor([end - 3, end])
@@ -267,7 +270,7 @@ def _end_to_end_gaps(balanced: bool) -> list[float]:
 
 @identity(
     "natgrad/end-to-end",
-    "balanced factors: gradient flow moves the product as Arora et al.'s equation in β alone",
+    "balanced factors: gradient flow moves the product by Arora et al.'s equation in β alone",
     source="not in the papers; Arora, Cohen and Hazan 2018, Theorem 1",
     tolerance=1e-7,
 )
@@ -277,8 +280,8 @@ def end_to_end_flow() -> float:
 
 @counter(
     "natgrad/end-to-end-counter",
-    "unbalanced factors of the same product do not follow it",
-    source="Arora, Cohen and Hazan 2018, Theorem 1, balancedness broken",
+    "unbalanced factors of the same product do not follow Arora et al.'s equation",
+    source="Arora, Cohen and Hazan 2018, Theorem 1, without balancedness",
     exceeds=0.05,
 )
 def end_to_end_counter() -> float:

@@ -36,12 +36,12 @@ class Identity:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `check` measured of one identity.
+    """The outcome of `check` for one identity.
 
     Attributes:
         id: As in `Identity`.
         statement: As in `Identity`, with the error if there was one.
-        residual: What was measured; NaN after an error.
+        residual: The measured residual; NaN after an error.
         tolerance: As in `Identity`.
         holds: Whether the residual is at most the tolerance.
         source: As in `Identity`.
@@ -60,7 +60,7 @@ class Outcome:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object; a residual that is no number becomes null."""
+        """Return a JSON object; a residual of NaN or infinity becomes null."""
         record = asdict(self)
         record["residual"] = self.residual if math.isfinite(self.residual) else None
         return record
@@ -86,8 +86,8 @@ def counter(
 ) -> Callable[[Callable[[], float]], Callable[[], float]]:
     """Register a counter-check: with an assumption broken, the residual must be *large*.
 
-    The decorated function returns the smallest residual met. What is reported is `exceeds` over
-    that, with tolerance 1, so that a check without teeth fails.
+    The decorated function returns the smallest residual. The reported residual is `exceeds` divided
+    by it, with tolerance 1, so that a check that cannot detect the broken assumption fails.
     """
 
     def register(measure: Callable[[], float]) -> Callable[[], float]:

@@ -132,7 +132,7 @@ def _graded_problem(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     beta, heavy, light = randn(6), randn(3, 6), randn(9, 6)
     heavy = heavy * ((500 + randn(3)) / (heavy @ beta))[:, None]
     light = light * (2000 / (light @ beta))[:, None]
-    # The heavy rows are independent and reach velocity 1; the light ones decide the rest.
+    # The heavy rows are independent and reach velocity 1; the light rows determine the rest.
     particular = torch.linalg.pinv(heavy) @ torch.ones(3, dtype=torch.float64)
     null = torch.linalg.svd(heavy)[2][3:].mT
     rest = torch.linalg.pinv(light @ null) @ (1 - light @ particular)
@@ -142,7 +142,7 @@ def _graded_problem(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 @counter(
     "kmh21/eq24-25-counter",
-    "rows scaled by e^{−(u − u_min)/2} in double precision lose those that decide",
+    "rows scaled by e^{−(u − u_min)/2} in double precision lose the rows that matter",
     source="[KMH21] (24)–(25), weights in place of their logarithms",
     exceeds=0.1,
 )
@@ -190,7 +190,7 @@ def _completion(seed: int, depth: int) -> tuple[MatrixProduct, tuple[Tensor, ...
 
 @identity(
     "kmh21/eq44-47",
-    "matrix products, L = 1…4: J v = −∇_β L for min_norm and equal_share alike",
+    "matrix products, L = 1…4: J v = −∇_β L for both min_norm and equal_share",
     source="[KMH21] (43)–(47)",
 )
 def completion_velocity() -> float:
@@ -277,7 +277,7 @@ def theorem_4() -> float:
 
 @identity(
     "kmh21/ntk",
-    "matrix products: the kernel is Σ (AᵢAᵢᵀ)⊗(BᵢᵀBᵢ), by autograd J Jᵀ",
+    "matrix products: the kernel Σ (AᵢAᵢᵀ)⊗(BᵢᵀBᵢ) is J Jᵀ by autograd",
     source="[KMH21] §4, Figure 3",
     tolerance=1e-13,
 )
@@ -333,7 +333,7 @@ def finite_step() -> float:
 
 @identity(
     "kmh21/population",
-    "Gaussian inputs: F(β) = a (I − P) + c P, P = ββᵀ/r², against a three-dimensional quadrature",
+    "Gaussian inputs: F(β) = a (I − P) + c P, P = ββᵀ/r², agrees with 3-dimensional quadrature",
     source="[KMH21] §3.1 (population Fisher); closed form not printed",
 )
 def population_fisher() -> float:
@@ -357,7 +357,7 @@ def gaussian_grid(nodes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 @identity(
     "kmh21/reduction",
-    "summed loss with summed Fisher and mean loss with mean Fisher give one direction",
+    "summed loss with summed Fisher and mean loss with mean Fisher give the same direction",
     source="[KMH21] (2), (19), (36): sum and mean are mixed in print",
     tolerance=1e-13,
 )

@@ -1,7 +1,7 @@
-"""Theorems of Kerekes, Mészáros, Huszár 2021 about whole trajectories, and what breaks them.
+"""Theorems of Kerekes, Mészáros, Huszár 2021 about whole trajectories, and counterexamples.
 
-A statement's residual is the worst over seeds, shapes and the regimes N < D and N ≥ D; that of a
-counter-check the best, with one assumption broken.
+The residual of a statement is the largest over seeds, shapes and the regimes N < D and N ≥ D. That
+of a counter-check, in which one assumption is broken, is the smallest.
 """
 
 import math
@@ -121,7 +121,7 @@ def max_margin_counterexample() -> float:
 
 
 def _slope_gap(shape: tuple[int, int], seed: int, t: float) -> tuple[float, float]:
-    """Return |s/t − y| and the distance of β/t from least squares, from zero."""
+    """Return |s/t − y| and the distance of β/t from least squares, for the flow from zero."""
     x, y = separable(seed, *shape)
     beta = natural_path(torch.zeros(shape[1], dtype=torch.float64), (x, y), t)
     slope = float((x @ beta / t - y).abs().max())
@@ -154,7 +154,7 @@ def _logits_by_depth(direction: Direction, seed: int, shape: tuple[int, int]) ->
     beta = 1 + 0.3 * normal(seed + 70)(shape[1])
     logits = []
     for depth in (1, 2, 3):
-        # One layer is smallest: where two vanish together the Jacobian loses rank.
+        # One layer is smallest, because the Jacobian loses rank where two layers vanish together.
         w = torch.full((depth, shape[1]), 2.0, dtype=torch.float64)
         w[0] = beta / 2 ** (depth - 1)
         args: Any = (direction, Bernoulli(), Diagonal(depth), w, (x, y))
@@ -165,7 +165,7 @@ def _logits_by_depth(direction: Direction, seed: int, shape: tuple[int, int]) ->
 
 @identity(
     "kmh21/invariance",
-    "natural gradient flow at depth 1, 2, 3: one path of training logits (both regimes, t = 2)",
+    "natural gradient flow at depth 1, 2, 3: the same training logits (both regimes, t = 2)",
     source="[KMH21] §2.3 Statement, appendix E",
     tolerance=1e-5,
 )
@@ -262,7 +262,7 @@ def theorem_4_flow() -> float:
 
 @counter(
     "kmh21/theorem4-counter",
-    "with more data than parameters logits do not follow log(1 + e^{ys}) = t + c",
+    "with more samples than parameters, logits do not follow log(1 + e^{ys}) = t + c",
     source="[KMH21] Theorem 4, Jacobian without full row rank",
     exceeds=0.1,
 )
@@ -322,7 +322,7 @@ def appendix_f_counter() -> float:
 
 
 def _regression_gap(seed: int, shape: tuple[int, int], ridge: float) -> float:
-    """Return how far Xβ and, for N ≥ D, Aᵀβ are from invariant."""
+    """Return how far Xβ and, for N ≥ D, Aᵀβ are from being invariant."""
     x, y = separable(seed, *shape)
     a = normal(seed + 90)(shape[1], shape[1])
 

@@ -1,4 +1,4 @@
-"""The race from end to end on small problems, and what is said of its result."""
+"""The race from end to end on small problems, and the sentences about its result."""
 
 import json
 import math
@@ -62,7 +62,7 @@ def test_bad_usage(bench, tmp_path, capsys):
     assert bench("--json", str(tmp_path / "nowhere" / "file.json")) == 2
     assert bench("--json", str(tmp_path)) == 2
     errors = capsys.readouterr().err
-    assert "exclude each other" in errors
+    assert "cannot be combined" in errors
     assert "no folder" in errors
     assert "it is a folder" in errors
 
@@ -221,7 +221,7 @@ def test_ngd_that_never_arrives():
     assert "does not reach the target" in defeat
 
 
-def test_nobody_arrives():
+def test_no_method_reaches_the_target():
     arrays = result({"AdamW": [NAN], "NGD": [NAN]}, problem="transformer")
     (claim,) = claims(None, arrays)
     assert math.isnan(claim.value)
@@ -230,7 +230,7 @@ def test_nobody_arrives():
     assert against(arrays, "chess", "AdamW") is None
 
 
-def test_a_page_of_a_race_nobody_finished(counted):
+def test_a_page_of_a_race_without_finishers(counted):
     arrays = cells.compute(replace(SMALL, targets=(1e-9,)), here([]))
     keys = ("preset", "options", "environment", "revision", "claims", "departures", "cells")
     report = dict.fromkeys(keys) | {

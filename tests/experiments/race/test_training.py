@@ -1,4 +1,4 @@
-"""One run: what counts, when it ends, what it may look at."""
+"""One run: what counts as training time, when it ends, and which data it uses."""
 
 from contextlib import nullcontext
 from dataclasses import replace

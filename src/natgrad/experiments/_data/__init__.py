@@ -1,1 +1,1 @@
-"""Data of single figures and races: clothes, the text behind `help()`, scikit-learn's tables."""
+"""Data for the race: pictures of clothes, the text of `help()`, scikit-learn's tables."""

@@ -23,7 +23,7 @@ DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 
 
 class FashionUnavailableError(InvalidInputError):
-    """The four files are not here, or are others."""
+    """The four files are missing, or have other contents."""
 
 
 def load(folder: Path | None = None) -> Mnist:

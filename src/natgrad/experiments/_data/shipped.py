@@ -1,4 +1,4 @@
-"""Small tables that come with scikit-learn's wheel: nothing is fetched."""
+"""Small tables that come with scikit-learn, so nothing is fetched."""
 
 from typing import Any
 

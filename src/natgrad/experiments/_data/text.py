@@ -1,4 +1,4 @@
-"""English text that every Python carries: the language reference behind `help()`."""
+"""English text that every Python includes: the language reference behind `help()`."""
 
 import hashlib
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def encode(text: str) -> Text:
 
 
 def documentation() -> Text:
-    """Return the topics of Python's `help()`, some 400 000 characters, in alphabetical order.
+    """Return the topics of Python's `help()`, about 400 000 characters, in alphabetical order.
 
     Raises:
         InvalidInputError: If this Python was installed without them.
@@ -68,7 +68,7 @@ def documentation() -> Text:
 
 
 def windows(tokens: Tensor, length: int, stride: int) -> tuple[Tensor, Tensor]:
-    """Return stretches of a text, and the same shifted by one: what follows each token.
+    """Return windows of a text, and the same shifted by one, so that each token has its successor.
 
     Args:
         tokens: The text, shape `(n,)`.

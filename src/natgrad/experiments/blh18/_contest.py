@@ -63,10 +63,10 @@ def natural(model: Module, optimizer: Callable[[Module, Gaussian], NGD]) -> Step
 
 
 def warm_up(entrants: Sequence[Callable[[Module], Step]]) -> None:
-    """Let every method take two steps on a tiny network, outside of all clocks.
+    """Let every method take two untimed steps on a tiny network.
 
-    What Python and PyTorch load at the first use of a function takes seconds on a fresh
-    installation. It must not count as a method's time.
+    On a fresh installation the first use of a function takes seconds, because Python and PyTorch
+    load code. This must not count as a method's time.
     """
     x = torch.linspace(-1, 1, 12).reshape(4, 3)
     for train in entrants:
@@ -87,7 +87,7 @@ def using(threads: int | None) -> Iterator[None]:
 
 
 class Contestant:
-    """A network, the way to train it, and what was measured.
+    """A network, the way to train it, and its measurements.
 
     Args:
         model: The network; it is trained in place.

@@ -1,6 +1,6 @@
-"""`natgrad compare`: the instruments of [KMH21] §3 for your own table of two classes.
+"""`natgrad compare`: the methods of [KMH21] §3 on your own table of two classes.
 
-`config` holds the options, `fit` fits, `result` says what came out, `draw` draws it.
+`config` holds the options, `fit` fits the separators, `result` summarizes them, `draw` draws them.
 """
 
 from importlib import import_module
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "compare"]
 
-# Imported when first asked for: the command line reads the options without torch.
+# Imported on first use, because the command line reads the options without torch.
 _HOMES = {"compare": "fit", "Comparison": "result"}
 
 

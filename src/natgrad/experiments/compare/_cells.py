@@ -19,7 +19,7 @@ from natgrad.limits import separability
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Inputs and labels to fit, inputs and labels to judge by, and all available inputs."""
+    """Training inputs and labels, test inputs and labels, and all available inputs."""
 
     x: Tensor
     y: Tensor
@@ -29,7 +29,7 @@ class Part:
 
 
 def part(loaded: Loaded, how: Prepared, fold: int | None) -> Part:
-    """Return one fold of the cross-validation; or, without a fold, all rows and the test rows."""
+    """Return one fold of the cross-validation, or all rows and the test rows without one."""
     x, y = loaded.train.x, loaded.train.y
     if fold is None:
         fit = np.ones(len(y), dtype=bool)
@@ -60,16 +60,16 @@ def folds(y: npt.NDArray[np.float64], how: Prepared) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """Asks whether the data are separable."""
+    """A test of whether the data are separable."""
 
     data: Data
     how: Prepared
 
 
 def kind(config: Kind, loaded: Loaded | None = None) -> Result:
-    """Return the kind of training rows, an index of KINDS, with and without the intercept.
+    """Return the kind of the training rows, an index into KINDS, with and without the intercept.
 
-    Tables in memory are an argument; tables in files are read where the cell runs.
+    Tables in memory are passed as an argument; tables in files are read where the cell runs.
     """
     rows = part(loaded or load(config.data), config.how, None)
     found = separability(rows.x, rows.y)
@@ -82,7 +82,7 @@ def kind(config: Kind, loaded: Loaded | None = None) -> Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """One method on one part.
+    """One method, fitted to one part of the table.
 
     Attributes:
         data: The tables.
@@ -106,8 +106,8 @@ class Fit:
 def separator(config: Fit, loaded: Loaded | None = None) -> Result:
     """Return β, its margin and accuracy on the rows fitted, and which held-out rows are right.
 
-    β is NaN where the method has no answer: a max margin of data that are not separable. For a flow
-    that ended before its time, `early` is when; else it is NaN.
+    β is NaN where the method has no answer: a max margin of data that are not separable. If a flow
+    ended before its final time, `early` is the time it reached; else it is NaN.
     """
     rows = part(loaded or load(config.data), config.how, config.fold)
     found = fit_separator(

@@ -14,7 +14,7 @@ from torch import Tensor
 from natgrad._checks import dense, describe
 from natgrad._checks import path as as_path
 from natgrad.data._files import digest_of
-from natgrad.data.tables import Columns, Labelled, as_label, labelled, matching, read_columns
+from natgrad.data.tables import Columns, Labeled, as_label, labeled, matching, read_columns
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.experiments._arguments import column, several
 from natgrad.experiments.compare.config import Data
@@ -28,19 +28,19 @@ class Loaded:
     """Tables as numbers.
 
     Attributes:
-        train: Rows to learn from.
-        test: Inputs and labels to judge by, if given separately.
+        train: Training rows.
+        test: Test inputs and labels, if they are given separately.
         unlabeled: Further inputs, perhaps none.
         notes: Sentences on what was left out.
     """
 
-    train: Labelled
+    train: Labeled
     test: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None
     unlabeled: npt.NDArray[np.float64]
     notes: tuple[str, ...] = ()
 
 
-def gather(train: Labelled, test: Columns | None, unlabeled: Columns | None, label: str) -> Loaded:
+def gather(train: Labeled, test: Columns | None, unlabeled: Columns | None, label: str) -> Loaded:
     """Return columns as tables of numbers."""
     notes, judged, inputs = list(train.notes), None, np.empty((0, len(train.names)))
     if test is not None:
@@ -62,7 +62,7 @@ def load(data: Data) -> Loaded:
     Raises:
         InvalidInputError: If they cannot be used; the message says why.
     """
-    train = labelled(_read(data.path, data.digest), data.label, classes=data.classes)
+    train = labeled(_read(data.path, data.digest), data.label, classes=data.classes)
     test = unlabeled = None
     if data.test_path is not None:
         test = _read(data.test_path, data.test_digest)
@@ -119,7 +119,7 @@ def in_memory(
     if classes is not None:
         first, second = several(classes, "classes", ("a label", "another"))
         classes = (first, second)
-    table = labelled(columns | {LABEL: _labels(y, columns)}, LABEL, classes=classes)
+    table = labeled(columns | {LABEL: _labels(y, columns)}, LABEL, classes=classes)
     judged = None
     if test is not None:
         inputs_to_judge, labels = several(test, "test", ("features", "labels"))
@@ -133,7 +133,7 @@ def in_memory(
 
 
 def _names_of(table: Any, columns: dict[str, Any]) -> tuple[str, ...] | None:
-    """Return names for a further table: a data frame's own where the first one has them too."""
+    """Return names for a further table: its own if the first table has any of them."""
     named = {str(name) for name in table.columns} if _is_frame(table) else set()
     return None if named & set(columns) else tuple(columns)
 
@@ -146,9 +146,9 @@ def _columns(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
     """Return the columns of an array or a data frame."""
     if names is None and _is_frame(x):
         try:
-            # As in a file: columns of text are left out later, with a note.
+            # As with files, columns of text are left out later, with a note.
             found = {str(name): x[name].tolist() for name in x.columns}
-        except Exception as error:  # whatever it is, it is no data frame
+        except Exception as error:  # it is not a data frame
             raise InvalidInputError(
                 "features with columns must be a data frame whose columns have different names."
             ) from error
@@ -208,7 +208,7 @@ def _labels(y: Any, columns: dict[str, Any]) -> list[str]:
 
 def _digest(loaded: Loaded) -> str:
     hasher = hashlib.sha256()
-    train: Labelled = loaded.train
+    train: Labeled = loaded.train
     for array in (train.x, train.y, *(loaded.test or ()), loaded.unlabeled):
         hasher.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return hasher.hexdigest()

@@ -18,7 +18,7 @@ class Choices:
     natural_until: float = 10.0
     """Final time of NGD; its limit is computed separately."""
     scale: float = 0.1
-    """Initial value of all factors of EGD but the first, which starts at zero."""
+    """Initial value of all factors of EGD except the first, which starts at zero."""
     standardize: bool = True
     """Center features and divide them by their standard deviations."""
     intercept: bool = True
@@ -38,7 +38,7 @@ RENAMED = {"standardise": "standardize", "unlabelled": "unlabeled"}
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """A user's tables, named by content as well as by path."""
+    """A user's tables, identified by their contents and their paths."""
 
     path: str
     digest: str
@@ -59,7 +59,7 @@ class Prepared:
             the training rows.
         intercept: Put a constant feature of value 1 first.
         folds: Number of parts of a cross-validation.
-        seed: Seed that chooses them.
+        seed: Seed of the division into parts.
     """
 
     standardize: bool = True
@@ -76,7 +76,7 @@ class Compare(Choices):
     """The table, the column of labels, and further tables."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be fitted."""
+        """Refuse options that cannot be fitted."""
         from natgrad._checks import flag, integer, number
         from natgrad.experiments._arguments import DEEPEST, integers
 

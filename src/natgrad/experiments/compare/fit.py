@@ -48,10 +48,10 @@ def compare(
     Args:
         x: Features, `(n, d)`: an array, a tensor or a data frame. Rows with NaN are left out.
         y: Labels, any two values.
-        test: Features and labels to judge by; without them, cross-validation.
+        test: Test features and labels; without them, accuracy is from cross-validation.
         unlabeled: Further inputs over which the population Fisher is averaged.
-        names: Names of the features; default those of a data frame, or numbers.
-        classes: Two labels to tell apart, if there are more; the second counts as +1.
+        names: Names of the features; by default those of a data frame, or numbers.
+        classes: The two labels to compare, if there are more; the second counts as +1.
         options: Fields of `natgrad.experiments.compare.config.Choices`: `depths`, `until`,
             `natural_until`, `scale`, `standardize`, `intercept`, `folds`, `seed`.
 
@@ -81,7 +81,7 @@ def experiment(data: Data, **options: Any) -> Experiment[Compare]:
     config = Compare(data=data, **options)
     return Experiment(
         name=f"compare/{stem}",
-        title=f"Separators of {stem}: EGD at each depth, NGD, and where they tend",
+        title=f"Separators of {stem}: EGD at each depth, NGD, and their limits",
         source="natgrad compare",
         presets=dict.fromkeys(PRESETS, config),
         minutes=dict.fromkeys(PRESETS, 1.0),
@@ -97,10 +97,10 @@ def compute(config: Compare, sweep: Sweep, given: Loaded | None = None) -> Array
 
     Args:
         config: How to compare.
-        sweep: Where cells run.
+        sweep: Runs the cells.
         given: The tables, if they are in memory; else they are read from the config's files.
     """
-    loaded = given or load(config.data)  # bad tables are refused here, not by a worker
+    loaded = given or load(config.data)  # refuse bad tables here, not in a worker
     splits = _splits(config, loaded)
     names = methods(config.depths)
     asked = {
@@ -227,7 +227,7 @@ def used(beta: npt.NDArray[np.float64]) -> float:
 
 
 def claims(config: Compare, arrays: Arrays) -> Sequence[Claim]:
-    """Return nothing: a user's table tests no claim."""
+    """Return no claims: a user's table does not test any."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""What a comparison says: separators by method, and sentences about them."""
+"""The result of a comparison: separators by method, and sentences about them."""
 
 import math
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ class Comparison:
 
     Attributes:
         kind: "separable", "quasi-separable" or "not separable".
-        rank: Rank of the inputs, the intercept counted.
-        rank_deficient: Whether that is below the number of columns.
+        rank: Rank of the inputs, including the intercept.
+        rank_deficient: Whether the rank is below the number of columns.
         methods: Names of the methods.
         accuracy: Held-out accuracy by method; NaN where the method has no answer.
         interval: Its 95 % confidence interval.
         spread: Its standard deviation over folds; NaN with a test table.
         margin: min yₙ xₙ·β / ‖β‖ of fits to all rows.
-        features_used: How many features carry 99 % of ‖β‖².
+        features_used: Number of features that carry 99 % of ‖β‖².
         angles: Degrees between the separators, shape `(methods, methods)`.
         coefficients: β/‖β‖ of the fits to all rows, shape `(methods, features)`.
         features: Names of the columns of `coefficients`.
@@ -52,7 +52,7 @@ class Comparison:
     notes: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """Return a summary in sentences and a table, for people."""
+        """Return a readable summary: sentences and a table."""
         reference = self.methods[0]
         head = f"{'':<15} accuracy (95 % interval)     margin    features   angle to {reference}"
         rows = []
@@ -69,7 +69,7 @@ class Comparison:
         return [*self.notes, "", head, *rows]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers by method, and the rest, for machines; NaN becomes None."""
+        """Return everything as plain values, numbers by method; NaN becomes None."""
         by_method = {
             name: {
                 "accuracy": _known(self.accuracy[name]),
@@ -143,11 +143,11 @@ def notes(config: Compare, arrays: Arrays, given: Loaded | None = None) -> Seque
         f"intervals{', which treat folds as independent' if folds else ''}.",
         f"EGD is gradient flow to t = {config.until:g} on the mean loss from w₁ = 0 and the other "
         f"factors {config.scale:g}; NGD is natural gradient flow to t = {config.natural_until:g}, "
-        "its Fisher averaged over the rows fitted, or (population) over all available inputs, "
-        "those of held-out, test and unlabeled rows included, without their labels.",
+        "with the Fisher averaged over the rows fitted, or (population) over all available inputs, "
+        "including held-out, test and unlabeled rows, without their labels.",
         "Margins and angles are those of fits to all rows, "
         f"{'standardized' if config.standardize else 'not standardized'}"
-        f"{', the intercept counted as a feature' if config.intercept else ''}; the limit of NGD "
+        f"{', with the intercept as a feature' if config.intercept else ''}; the limit of NGD "
         "is a vertex of a linear program, or the optimum of the loss where that is finite.",
     ]
 

@@ -1,6 +1,6 @@
-"""`natgrad complete`: the instruments of [KMH21] §4 for your own incomplete matrix.
+"""`natgrad complete`: the methods of [KMH21] §4 on your own incomplete matrix.
 
-`config` holds the options, `fit` fits, `result` says what came out, `draw` draws it.
+`config` holds the options, `fit` fits the matrix, `result` summarizes it, `draw` draws it.
 """
 
 from importlib import import_module
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Completed", "complete"]
 
-# Imported when first asked for: the command line reads the options without torch.
+# Imported on first use, because the command line reads the options without torch.
 _HOMES = {"complete": "fit", "Completed": "result"}
 
 

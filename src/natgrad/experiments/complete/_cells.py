@@ -20,7 +20,7 @@ CURVE = 100
 
 @dataclass(frozen=True, kw_only=True)
 class ProductConfig:
-    """A product of factors; of depth two and a small width it is plain factorization."""
+    """A product of factors; with depth two and a small width it is plain factorization."""
 
     data: Data
     how: Prepared
@@ -30,14 +30,14 @@ class ProductConfig:
     scale: float
     hidden: int
     until: float = math.inf
-    """Longest time; tuning finds it."""
+    """Longest time; None while tuning, which finds it."""
     max_evaluations: int = 3000
 
 
 def product(config: ProductConfig, loaded: Loaded | None = None) -> Result:
-    """Fit a product: to the state best on validation entries, or up to the time found by them.
+    """Fit a product up to a given time, or return the state that is best on validation entries.
 
-    A table in memory is an argument; a table in a file is read where the cell runs.
+    A table in memory is passed as an argument; a table in a file is read where the cell runs.
     """
     loaded = loaded or load(config.data, config.how)
     entries = loaded.part(config.part)
@@ -59,7 +59,7 @@ def product(config: ProductConfig, loaded: Loaded | None = None) -> Result:
         "evaluations": np.asarray(fit.evaluations),
     }
     if tuning:
-        # The loss is a sum: with more entries the flow runs faster, in proportion.
+        # The loss is a sum, so the speed of the flow is proportional to the number of entries.
         time = math.inf if fit.to_end else fit.time * len(entries)
         curve = _resampled(fit.curve, fit.model.center.unit)
         return found | {"work": np.asarray(time), "curve": curve}
@@ -94,7 +94,7 @@ class NuclearConfig:
     center: Centering
     width: int
     penalty: float | None = None
-    """Share of the largest useful penalty; None chooses it."""
+    """Penalty as a share of the largest useful one; None to choose it on validation entries."""
 
 
 def nuclear(config: NuclearConfig, loaded: Loaded | None = None) -> Result:

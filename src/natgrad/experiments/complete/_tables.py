@@ -1,4 +1,4 @@
-"""A user's table divided into entries to fit, to choose by and to judge by."""
+"""A user's table, divided into training, validation and test entries."""
 
 import hashlib
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class Loaded:
     Attributes:
         triples: All observed entries, with labels.
         train: Entries to fit while tuning.
-        validation: Entries to choose by.
-        test: Entries to judge by.
+        validation: Entries used to choose settings.
+        test: Entries used to measure the test error.
         own_test: Whether the test entries were given separately.
         notes: Sentences on what was left out.
     """
@@ -87,15 +87,15 @@ def divide(triples: Triples, test: tuple[Tensor, Tensor, int] | None, how: Prepa
         )
         if bool(seen.all()):
             raise InvalidInputError(
-                "every test entry is among the data, or in rows or columns that they never "
-                "mention: nothing is left to judge by."
+                "every test entry is among the data, or in rows or columns that do not occur in "
+                "them: no test entry is left."
             )
         if bool(seen.any()):
             notes.append(f"{int(seen.sum())} test entries are among the data and were left out.")
         judged = Entries(triples.shape, positions[~seen], values[~seen])
         if outside:
             notes.append(
-                f"{outside} test entries lie in rows or columns that the data never mention; no "
+                f"{outside} test entries lie in rows or columns that do not occur in the data; no "
                 "method can predict them, and they were left out."
             )
     if len(order) - many < 2:
@@ -123,10 +123,10 @@ def _index(positions: Tensor, shape: tuple[int, int]) -> Tensor:
 
 
 def _check(triples: Triples) -> None:
-    """Raise a sentence unless the table can be completed."""
+    """Raise an error unless the table can be completed."""
     if float(triples.values.abs().max() if len(triples.values) else 0) > 1e30:
         raise InvalidInputError(
-            "values beyond 1e30 leave the range of single precision, in which products are fitted. "
+            "values beyond 1e30 are too large for single precision, in which products are fitted. "
             "Rescale them."
         )
     rows, columns = triples.shape
@@ -138,7 +138,7 @@ def _check(triples: Triples) -> None:
         )
     if many < _FEWEST:
         raise InvalidInputError(
-            f"{many} entries are too few: some must be held out to choose by and to judge by. Give "
+            f"{many} entries are too few: some must be held out for validation and testing. Give "
             f"at least {_FEWEST}."
         )
     if size > _LARGEST:
@@ -153,8 +153,8 @@ def _check(triples: Triples) -> None:
         )
     if bool((triples.values == triples.values[0]).all()):
         raise InvalidInputError(
-            f"every observed value is {float(triples.values[0]):g}: so is every prediction, and "
-            "there is nothing to choose."
+            f"every observed value is {float(triples.values[0]):g}, so every prediction would be "
+            "the same: there is nothing to fit."
         )
 
 
@@ -197,7 +197,7 @@ def _table(rows: Any, columns: Any, values: Any, of: str = "") -> Table:
 
 
 def digest(loaded: Loaded) -> str:
-    """Return a hash that names a divided table by its contents."""
+    """Return a hash of the contents of a divided table."""
     hasher = hashlib.sha256(f"{loaded.triples.shape} {loaded.own_test}".encode())
     for entries in (loaded.train, loaded.validation, loaded.test):
         hasher.update(f"{len(entries)} ".encode() + entries.positions.numpy().tobytes())

@@ -28,7 +28,7 @@ _FEWEST = 10  # gradients; with fewer, no flow has taken a step
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """How to complete a matrix. What is None is chosen by the preset."""
+    """How to complete a matrix. Options that are None are set by the preset."""
 
     center: Centering = "mean"
     """What to subtract before fitting: nothing, the overall mean, or row and column means."""
@@ -37,13 +37,13 @@ class Choices:
     scales: tuple[float, ...] | None = None
     """Initial scales to choose from; by default those of the preset."""
     hidden: int = 64
-    """Width between factors: the highest rank there is to find."""
+    """Width between factors, which is the highest rank that can be found."""
     ranks: tuple[int, ...] | None = None
     """Ranks to choose from for plain factorization UV; by default those of the preset."""
     max_evaluations: int | None = None
     """Gradients after which a fit ends; by default the preset's number."""
     held_out: float = 0.1
-    """Share of the entries to choose by, and to judge by."""
+    """Share of the entries held out for validation, and for testing."""
     seed: int = 0
     """Seed of the division and of initial factors."""
 
@@ -60,11 +60,12 @@ class TableOptions(Choices):
     """How to complete a table in a file."""
 
     test: Path | None = None
-    """A table of further entries to judge by; without it a share of DATA is kept for that."""
+    """A table of test entries; without it a share of DATA is held out for testing."""
     names: tuple[str, str, str] | None = None
     """Names of the columns that hold row, column and value; by default the first three."""
     save: Path | None = None
-    """File for the completed matrix (.csv, .parquet, .safetensors); else beside the report."""
+    """File for the completed matrix (.csv, .parquet, .safetensors); by default beside the
+    report."""
 
     @property
     def choices(self) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class TableOptions(Choices):
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """A user's table, named by content as well as by path."""
+    """A user's table, identified by its contents and its path."""
 
     path: str
     digest: str
@@ -88,7 +89,7 @@ class Prepared:
     """How a table is divided.
 
     Attributes:
-        held_out: Share of the entries to choose by, and to judge by.
+        held_out: Share of the entries held out for validation, and for testing.
         seed: Seed of the division and of initial factors.
     """
 
@@ -116,13 +117,13 @@ class Complete(Choices):
     max_evaluations: int = 3000
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be fitted."""
+        """Refuse options that cannot be fitted."""
         from natgrad._checks import choice, integer, number
         from natgrad.experiments._arguments import DEEPEST, integers, positive
 
         checked = {
             "center": choice(self.center, "center", get_args(Centering)),
-            # Depth 1 leaves every unobserved entry alone.
+            # Depth 1 does not move unobserved entries.
             "depths": integers(self.depths, "depths", low=2, high=DEEPEST),
             "scales": positive(self.scales, "scales", high=_LARGEST_SCALE),
             "hidden": integer(self.hidden, "hidden", low=1),

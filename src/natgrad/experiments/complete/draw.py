@@ -35,7 +35,7 @@ def _errors(axes: Axes, arrays: Arrays) -> None:
 
 
 def _curves(axes: Axes, arrays: Arrays) -> None:
-    """Draw the best scale of each depth, the others faint behind."""
+    """Draw the best scale of each depth, with the others faint behind it."""
     curves, errors = arrays["validation_curve"], arrays["validation_error"]
     for i, depth in enumerate(arrays.coordinates["depth"]):
         color = look(f"EGD L={depth}")["color"] if depth <= 5 else INK

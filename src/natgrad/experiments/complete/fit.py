@@ -1,4 +1,4 @@
-"""Complete a matrix: tune on held-out entries, judge on others, fit the choice to all."""
+"""Complete a matrix: tune on validation entries, test on others, refit the choice to all."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,15 +61,16 @@ def complete(
 ) -> Completed:
     """Complete a matrix from some of its entries by a deep product, fitted by gradient flow.
 
-    Depth, initial scale and stopping time are chosen on held-out entries. So are the rank of plain
-    factorization and the penalty of the nuclear norm, whose test errors are reported beside it.
-    Memory: a few matrices of the size of the completed one.
+    Depth, initial scale and stopping time are chosen on held-out entries. The test error is
+    reported beside those of plain factorization and of the nuclear norm. Their rank and penalty are
+    chosen in the same way. This needs the memory of a few matrices of the size of the completed
+    one.
 
     Args:
         rows: Label of each entry's row.
         columns: Label of its column.
         values: Its value; missing ones (None, NaN) are left out, repeated entries averaged.
-        test: Three further sequences to judge by; else a share of the entries is kept for that.
+        test: Rows, columns and values of test entries; by default a share is held out.
         options: Fields of `natgrad.experiments.complete.config.Choices`: `center`, `depths`,
             `scales`, `hidden`, `ranks`, `max_evaluations`, `held_out`, `seed`.
 
@@ -104,7 +105,7 @@ class Outcome:
 
     Attributes:
         completed: The matrix and its errors.
-        report: What `report.json` holds.
+        report: The contents of `report.json`.
         saved: Where the matrix was written.
     """
 
@@ -122,22 +123,22 @@ def complete_table(
     sweep: Sweeper,
     command: tuple[str, ...] = (),
 ) -> Outcome:
-    """Complete a file of (row, column, value), leave report, picture and matrix below `out`.
+    """Complete a file of (row, column, value), and write report, picture and matrix to `out`.
 
     Args:
         data: CSV or Parquet.
-        options: How.
-        preset: How many settings to choose from.
+        options: How to complete the matrix.
+        preset: Preset that sets the options that are None.
         out: Folder for results.
-        sweep: Where cells run.
-        command: What was typed, for the report.
+        sweep: Runs the cells.
+        command: The command as typed, for the report.
 
     Raises:
         InvalidInputError: If a file cannot be read or completed; the message says why.
         CellsFailedError: If cells failed.
     """
     if options.save is not None:
-        check_target(options.save)  # before the work, not after
+        check_target(options.save)  # before the fits, not after them
     given = data_of(data, test=options.test, names=options.names)
     this = experiment(given, **options.choices)
     request = Request(this, preset, this.presets[preset], command)
@@ -152,7 +153,7 @@ def complete_table(
 
 
 def presets(data: Data, **options: Any) -> Mapping[Preset, Complete]:
-    """Return a config for each preset; options that are None are the preset's."""
+    """Return a config for each preset, which sets the options that are None."""
     refuse_unknown(options, OPTIONS, "complete")
     given = {name: value for name, value in options.items() if value is not None or name in _SET}
     return {name: Complete(data=data, **(dict(SIZES[name]) | given)) for name in PRESETS}
@@ -163,7 +164,7 @@ def experiment(data: Data, **options: Any) -> Experiment[Complete]:
     stem = Path(data.path).stem if data.path else "table"
     return Experiment(
         name=f"complete/{stem}",
-        title=f"Completing {stem}: a deep product against nuclear norm, plain factors and means",
+        title=f"Completing {stem}: a deep product, nuclear norm, plain factors and means",
         source="natgrad complete",
         presets=presets(data, **options),
         minutes={"smoke": 0.1, "quick": 1.0, "paper": 3.0},
@@ -175,11 +176,11 @@ def experiment(data: Data, **options: Any) -> Experiment[Complete]:
 
 
 def compute(config: Complete, sweep: Sweep, given: Loaded | None = None) -> Arrays:
-    """Choose on validation entries, refit on all but the test entries, judge on those.
+    """Choose settings on validation entries, refit without the test entries, test on those.
 
     Args:
         config: How to complete.
-        sweep: Where cells run.
+        sweep: Runs the cells.
         given: The table, if it is in memory; else it is read from the config's file.
     """
     asking = _Asking(config, given)
@@ -292,7 +293,7 @@ def completed_matrix(
 
 
 def claims(config: Complete, arrays: Arrays) -> Sequence[Claim]:
-    """Return the test error over that of each other method; nothing is judged."""
+    """Return the test error relative to each other method's, as claims that are not judged."""
     errors = arrays["test_error"]
     many = len(load(config.data, config.how).test)
     return [

@@ -1,4 +1,4 @@
-"""What a completion says: the matrix, and how good its predictions are."""
+"""The result of a completion: the matrix, and how good its predictions are."""
 
 import csv
 from dataclasses import dataclass
@@ -30,16 +30,16 @@ class Completed:
     """A completed matrix, and how good its predictions are.
 
     Attributes:
-        matrix: The matrix; observed entries as they were, to float32, shape `(rows, columns)`.
+        matrix: The matrix, `(rows, columns)`; observed entries are kept, rounded to float32.
         rows: Labels of the rows.
         columns: Labels of the columns.
-        test_error: Root mean squared error on test entries, by method; for each the choices were
-            made on validation entries.
+        test_error: Root mean squared error on test entries, by method; the settings of each were
+            chosen on validation entries.
         test_entries: Number of test entries.
         depth: Number of factors chosen.
         scale: Initial scale chosen.
-        effective_rank: Of the fitted product, exp of the entropy of its singular values.
-        singular_values: Of the fitted product, after center, largest first.
+        effective_rank: exp of the entropy of the fitted product's singular values.
+        singular_values: Singular values of the fitted product, after centering, largest first.
         notes: Sentences on what was left out.
     """
 
@@ -69,7 +69,7 @@ class Completed:
         """Write the matrix: `.csv` (a header, one line per row), `.parquet`, or `.safetensors`.
 
         Raises:
-            InvalidInputError: If the path ends otherwise.
+            InvalidInputError: If the path has another ending.
         """
         path = check_target(path)
         if path.suffix == ".csv":
@@ -86,7 +86,7 @@ class Completed:
             _write_parquet(self, path)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the matrix, for machines."""
+        """Return everything except the matrix as a dictionary of plain values."""
         return {
             "shape": list(self.matrix.shape),
             "test_error": self.test_error,
@@ -99,7 +99,7 @@ class Completed:
         }
 
     def lines(self) -> list[str]:
-        """Return a summary in sentences and a small table, for people."""
+        """Return a readable summary: sentences and a small table."""
         rows, columns = self.matrix.shape
         top = ", ".join(f"{value:.3g}" for value in self.singular_values[:8])
         best = min(self.test_error.values())
@@ -151,7 +151,7 @@ def completed(arrays: Arrays, matrix: npt.NDArray[np.float32], loaded: Loaded) -
     """Return the result in an experiment's arrays.
 
     Args:
-        arrays: What came out.
+        arrays: The arrays of the experiment.
         matrix: The completed matrix.
         loaded: The table.
     """

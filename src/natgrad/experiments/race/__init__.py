@@ -1,4 +1,4 @@
-"""`natgrad bench`: NGD against the best tuned peers, in seconds to a target, in one run."""
+"""`natgrad bench`: a race of NGD against the best tuned peers, in seconds to a target."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RACE", "Race"]
 
-# Imported when first asked for: the command line reads its options without torch.
+# Imported on first use, because the command line reads its options without torch.
 _HOMES = {"RACE": "cells", "Race": "config"}
 
 

@@ -1,6 +1,6 @@
 """Seconds that do not depend on a machine's other work: CPU time in units of a matrix product.
 
-This module imports nothing of natgrad: the peer in another environment loads the same file.
+This module imports nothing from natgrad, because a peer in another environment loads this file too.
 """
 
 import statistics

@@ -41,7 +41,7 @@ _SPARE = 300.0  # seconds beyond the budget: compilation, evaluations, a busy ma
 
 
 class PeerUnavailableError(InvalidInputError):
-    """The environment of the peer cannot be made, or does not work."""
+    """The environment of the peer cannot be created, or does not work."""
 
 
 def environment(folder: Path | None = None) -> Path:
@@ -75,7 +75,7 @@ def kfac(run: Run) -> Result:
     Raises:
         PeerUnavailableError: If its process fails.
     """
-    assert _clock.NOMINAL > 0  # the process loads both files: this cell depends on them
+    assert _clock.NOMINAL > 0  # the process loads both files, so the cell depends on them
     problem = load(run.problem)
     layers = [m for m in problem.make(run.seed).modules() if isinstance(m, Linear)]
     arrays = {f"weight{i}": layer.weight.detach().numpy() for i, layer in enumerate(layers)}

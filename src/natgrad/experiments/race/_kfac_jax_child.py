@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-_WARM_UP = 12  # steps: every branch of the optimizer is compiled by then
+_WARM_UP = 12  # steps after which every branch of the optimizer is compiled
 _WORSE = 1e3
 
 
 def main(folder: Path) -> None:
     """Train as the job says, and write the curve."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one core, whatever XLA starts
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one core for all threads of XLA
     begun = time.time()
     job = json.loads((folder / "job.json").read_text())
     data = np.load(folder / "data.npz")

@@ -1,6 +1,6 @@
 """The peers of the race that run on torch, and their cell.
 
-This module does not import NGD: the peers' stored results outlive changes of NGD.
+This module does not import NGD, so the peers' stored results stay valid when NGD changes.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,8 +79,8 @@ def _soap(model: Module, lr: float) -> Optimizers:
 def _shampoo(model: Module, lr: float) -> Optimizers:
     """Return Shampoo with RMSprop's step lengths.
 
-    The roots are renewed every ten steps: the package's default, every thousand, is for runs of
-    many thousands.
+    The roots are renewed every ten steps. The package's default, every thousand, is meant for runs
+    of many thousand steps.
     """
     return [
         collection().ScalableShampoo(

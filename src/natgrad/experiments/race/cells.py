@@ -1,4 +1,4 @@
-"""The race as an experiment: tune every contestant alike, then the finals."""
+"""The race as an experiment: tune every contestant in the same way, then run the finals."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -40,7 +40,7 @@ _SETTINGS = tuple(field.name for field in fields(Settings))
 
 @dataclass(frozen=True)
 class Heat:
-    """One problem of the race, and who can race on it."""
+    """One problem of the race, and the contestants that can race on it."""
 
     problem: str
     target: float
@@ -72,7 +72,7 @@ def compute(config: Race, sweep: Sweep) -> Arrays:
 
 
 def prepare(config: Race) -> tuple[list[Heat], list[str]]:
-    """Return the heats that can run here, and sentences on what cannot.
+    """Return the heats that can run here, and sentences on those that cannot.
 
     Raises:
         InvalidInputError: If no problem can, or a package of the peers is missing.
@@ -101,9 +101,9 @@ def prepare(config: Race) -> tuple[list[Heat], list[str]]:
     return heats, notes
 
 
-_KFAC_PROBLEMS = ("autoencoder", "digits")  # those that its process knows to build
+_KFAC_PROBLEMS = ("autoencoder", "digits")  # those that its process can build
 
-# What a heat returns, with the axes behind the problem's.
+# The arrays of a heat, with their axes after that of the problem.
 _DIMS: dict[str, tuple[str, ...]] = {
     "raced": ("entrant",),
     "trial_settings": ("contestant", "trial", "setting"),
@@ -124,7 +124,7 @@ _DIMS: dict[str, tuple[str, ...]] = {
 
 
 def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> dict[str, Any]:
-    """Tune and race on one problem: a trial of each in turn, then a seed of each in turn."""
+    """Tune and race on one problem: contestants take turns trial by trial, then seed by seed."""
     drawn = {
         who: space(who, heat.problem, heat.batches).draw(config.trials) for who in heat.contestants
     }
@@ -242,7 +242,7 @@ def draw(config: Race, arrays: Arrays) -> "Figure":
 
 RACE = Experiment(
     name="race",
-    title="Seconds to a target: NGD and its peers, tuned alike",
+    title="Seconds to a target: NGD and its peers, tuned in the same way",
     source="natgrad bench",
     presets={name: PRESETS[name] for name in ALL_PRESETS},
     minutes={name: MINUTES[name] for name in ALL_PRESETS},

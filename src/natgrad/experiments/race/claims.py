@@ -1,4 +1,4 @@
-"""The targets of NGD, whether it met them, and where it lost and why."""
+"""The targets of NGD, and sentences on where it missed them and why."""
 
 import math
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def best_peer(arrays: Arrays, problem: str) -> tuple[str, Ratio] | None:
     known = {who: r for who, r in found.items() if r is not None and not math.isnan(r.value)}
     if not known:
         return None
-    # Peers that missed the target all count with the budget: any of them is last.
+    # Peers that missed the target all count with the budget, so they share the last place.
     who = min(known, key=lambda name: (known[name].value, ">" in known[name].bound))
     return who, known[who]
 

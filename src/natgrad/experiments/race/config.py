@@ -1,4 +1,4 @@
-"""Who races on what, for how long; importing it is cheap."""
+"""Problems, contestants and budgets of the race; importing this module is cheap."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ TORCH = (*PEERS, PUBLISHED, DEFAULT)
 """Contestants in this environment."""
 
 CONTESTANTS = (*PEERS, KFAC, PUBLISHED, DEFAULT)
-"""All contestants, as tuned."""
+"""All contestants that are tuned."""
 
 ENTRANTS = (*CONTESTANTS, UNTUNED)
 """All rows of the result: the contestants, and NGD with default settings."""
@@ -53,7 +53,7 @@ class Race:
     """Evaluations on validation data per run."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be raced."""
+        """Refuse options that cannot be raced."""
         if not len(self.problems) == len(self.targets) == len(self.budgets) > 0:
             raise InvalidInputError(
                 f"each of {len(self.problems)} problems needs a target and a budget, but there "

@@ -1,4 +1,4 @@
-"""Where each contestant's settings are drawn from, and how trials are drawn."""
+"""The distribution of each contestant's settings, and how trials are drawn from it."""
 
 import math
 from dataclasses import dataclass, replace
@@ -68,16 +68,16 @@ def _between(bounds: Bounds, at: float) -> float:
     return float(f"{low * (high / low) ** at:.3g}")
 
 
-_SMALL = ("SGD", "Nesterov", "AdamW")  # cheap steps: small batches pay
+_SMALL = ("SGD", "Nesterov", "AdamW")  # steps are cheap: small batches are efficient
 _HORIZONS = (0.0, 0.5, 1.0)
-# About a decade around values that are known to work; SGD's depend on the scale of the loss.
+# About a decade around values that are known to work; those of SGD depend on the loss's scale.
 _RATES: dict[str, Bounds] = {
     "AdamW": (5e-4, 8e-3),
     "Muon": (0.01, 0.1),
     "SOAP": (1e-3, 1e-2),
     "Shampoo": (1e-4, 2e-3),
     PUBLISHED: (0.5, 2.0),
-    DEFAULT: (0.8, 1.25),  # a factor on lengths that are the best by the quadratic model already
+    DEFAULT: (0.8, 1.25),  # a factor on lengths that are already best in the quadratic model
 }
 _PLAIN_RATES: dict[str, dict[str, Bounds]] = {
     "SGD": {
@@ -119,7 +119,8 @@ def space(contestant: str, problem: str, batches: tuple[int, ...]) -> Space:
         return Space(first=first, lr=_RATES[PUBLISHED], damping=(0.03, 1.0), batches=sizes)
     if contestant == DEFAULT:
         first = Settings(lr=1.0, batch=sizes[1])
-        # The average first: on the hypercube it then meets small batches, which need it.
+        # The average comes first: on the hypercube it then coincides with small batches, which need
+        # it.
         return Space(first=first, lr=_RATES[DEFAULT], batches=sizes, averages=(6.0, None))
     rates = _PLAIN_RATES.get(contestant, {}).get(problem) or _RATES[contestant]
     middle = float(f"{math.sqrt(rates[0] * rates[1]):.3g}")

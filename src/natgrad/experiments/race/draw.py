@@ -38,7 +38,7 @@ def picture(arrays: Arrays) -> "Figure":
             _ratios(axes[k], arrays, problem, labels=k == 0)
             _curves(axes[columns + k], arrays, k)
         figures.legend(figure, columns=5)
-        figure.suptitle("Seconds to the target, every contestant tuned alike")
+        figure.suptitle("Seconds to the target, with equal tuning")
     return figure
 
 
@@ -82,7 +82,7 @@ def _ratios(axes: "Axes", arrays: Arrays, problem: str, *, labels: bool) -> None
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.margins(x=0.2)
     low, high = axes.get_xlim()
-    wide = high > 100 * low  # room for the labels of decades only
+    wide = high > 100 * low  # there is room only for the labels of decades
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
     axes.set_xlabel("seconds to the target / NGD's")
     axes.set_title(problem)
@@ -128,7 +128,7 @@ def _curves(axes: "Axes", arrays: Arrays, p: int) -> None:
 
 
 def _on_grid(grid: Any, seconds: Any, score: Any) -> Any:
-    """Return a curve at common times; infinite from where the run diverged."""
+    """Return a curve at common times; infinite after the run diverged."""
     seen = np.isfinite(seconds)
     seconds, score = seconds[seen], score[seen]
     fine = np.isfinite(score)

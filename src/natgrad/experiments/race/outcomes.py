@@ -39,7 +39,7 @@ def reached(at: Curve, score: Curve, target: float) -> float:
 
 
 def rank(seconds: float, score: Curve) -> tuple[float, float]:
-    """Return the key that sorts trials, best first: seconds to the target, then best score."""
+    """Return a key that sorts trials, best first: seconds to the target, then best score."""
     best = float(np.min(score))
     return (math.inf if math.isnan(seconds) else seconds, best)
 

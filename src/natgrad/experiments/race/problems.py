@@ -35,14 +35,14 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is to be learned.
+    """A learning problem.
 
     Attributes:
         kind: "squared": loss ½|e|², score the mean squared error of an output. "categories": loss
             and score the cross-entropy in nats.
         network: Makes the network; its weights come from torch's global generator.
         train: Samples to learn from.
-        validation: Samples that choose settings and give the curves.
+        validation: Samples used to choose settings and to draw the curves.
         test: Samples that are used once, after training.
         batches: Four batch sizes from small to large, in rows of `train`.
     """

@@ -96,7 +96,7 @@ def _date(seconds: float) -> str:
 
 
 def page(found: Mapping[str, Any]) -> str:
-    """Return the record as Markdown: a table for each problem, the targets, the losses."""
+    """Return the record as Markdown: a table for each problem, the targets, and where NGD lost."""
     where = found["environment"]
     lines = [
         f"Raced {found['date'][:10]} on {where['cpu']}, one thread, torch {where['torch']}, "
@@ -146,6 +146,6 @@ def _row(who: str, entrant: Mapping[str, Any]) -> str:
 
 
 def _median(values: Any) -> str:
-    """Return the median of numbers, where None is larger than all."""
+    """Return the median of numbers; None counts as larger than any number."""
     middle = float(np.median([math.inf if value is None else value for value in values]))
     return f"{middle:.3g}" if math.isfinite(middle) else "–"

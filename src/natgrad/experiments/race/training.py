@@ -92,11 +92,11 @@ class Learner(Protocol):
         """Set the learning rate to this factor of the initial one."""
 
     def judged(self) -> AbstractContextManager[None]:
-        """Give the network, inside the block, the weights to evaluate."""
+        """Put the weights to evaluate into the network inside the block."""
 
 
 class Learning:
-    """What learners share: a network, a problem, and settings."""
+    """Base of all learners: a network, a problem, and settings."""
 
     def __init__(self, problem: Problem, model: Module, settings: Settings) -> None:
         self.problem, self.model, self.settings = problem, model, settings
@@ -113,8 +113,8 @@ Start = Callable[[Run, Problem, Module], Learner]
 def train(run: Run, problem: Problem, start: Start) -> Result:
     """Return the seconds, scores and steps at each evaluation of a run, and its test score.
 
-    Evaluations do not count as training time. A run ends at its budget, at the target if asked
-    to, or when it diverges; then the last score is infinite.
+    Evaluations do not count as training time. A run ends at its budget, at the target if
+    `run.stop` is set, or when it diverges; then the last score is infinite.
     """
     model = problem.make(run.seed)
     learner = start(run, problem, model)

@@ -1,1 +1,1 @@
-"""Files of a run: written whole or not at all, and checked when they are read."""
+"""Files of a run: written completely or not at all, and checked when they are read."""

@@ -1,4 +1,4 @@
-"""Files that are complete or absent, even after a crash: write aside, flush, rename."""
+"""Files that are complete or absent, even after a crash: write a temporary file, flush, rename."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from natgrad.lab.failures import StoreError
 _HOST = re.sub(r"[^\w-]", "_", socket.gethostname()) or "host"
 _TEMPORARY = re.compile(r"\.(?P<host>[\w-]+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.tmp$")
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_PATIENCE = 3600.0  # seconds without a write after which a process elsewhere counts as ended
+_PATIENCE = 3600.0  # seconds without a write after which a process on another host counts as ended
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -68,7 +68,7 @@ def make_folder(folder: Path) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a name beside `path` that says which process on which host writes it."""
+    """Return a name in the folder of `path` that names the writing process and its host."""
     return path.with_name(f"{path.name}.{_HOST}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
 
 
@@ -80,7 +80,8 @@ def is_temporary(path: Path) -> bool:
 def is_abandoned(path: Path) -> bool:
     """Return whether a temporary file has no live writer.
 
-    On this host its process is looked up; for other hosts an hour without a write decides.
+    On this host the process is looked up. On other hosts, a file without a write for an hour counts
+    as abandoned.
     """
     match = _TEMPORARY.search(path.name)
     if match is None:
@@ -89,7 +90,7 @@ def is_abandoned(path: Path) -> bool:
         try:
             return time.time() - path.stat().st_mtime > _PATIENCE
         except OSError:
-            return False  # renamed or removed meanwhile: it had a writer
+            return False  # renamed or removed in the meantime, so it had a writer
     try:
         os.kill(int(match["pid"]), 0)
     except (ProcessLookupError, OverflowError):

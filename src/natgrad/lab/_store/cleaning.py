@@ -110,7 +110,7 @@ def _identity(path: Path) -> Identity | None:
 def _present_sources(function: str) -> str | None:
     try:
         return fingerprint(find(function))
-    except Exception:  # an experiment that cannot be imported now supersedes nothing
+    except Exception:  # results of an experiment that cannot be imported now are never superseded
         return None
 
 
@@ -118,4 +118,4 @@ def _leftover(path: Path, kind: Literal["temporary", "set aside", "superseded"])
     try:
         return Leftover(path, kind, path.stat().st_size)
     except FileNotFoundError:
-        return None  # gone meanwhile
+        return None  # removed in the meantime

@@ -1,4 +1,4 @@
-"""config.toml: a frozen dataclass as text for people, read back as an equal dataclass.
+"""config.toml: a frozen dataclass as readable text, read back as an equal dataclass.
 
 TOML has no None; an empty table `{}` stands for it.
 """
@@ -21,7 +21,7 @@ _HEAD = "# The config that gave this figure. {} stands for None, which TOML lack
 
 
 def dump(config: Any, **head: str) -> str:
-    """Return the text of a config, below lines that say what it belongs to.
+    """Return the text of a config, below lines that name its figure and preset.
 
     Raises:
         InvalidInputError: If it is not a dataclass, or holds a value that TOML cannot.
@@ -115,7 +115,7 @@ def _plain(value: Any) -> Any:
 
 
 def _restore(value: Any, hint: Any) -> Any:
-    """Return a plain value as the annotation says: lists as tuples, tables as dataclasses."""
+    """Return a plain value in the annotated type: lists become tuples, tables dataclasses."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _first_fit(value, arguments)

@@ -54,8 +54,8 @@ _CLAIM: dict[str, Any] = {
 class RunFolder:
     """The files of one run of a figure.
 
-    `report.json` is removed first and written last: in a folder that has one, all files belong to
-    the same run.
+    `report.json` is removed first and written last. So in a folder that has one, all files belong
+    to the same run.
 
     Attributes:
         path: The folder; it need not exist before `write`.
@@ -82,7 +82,7 @@ class RunFolder:
         arrays: Arrays,
         pictures: Mapping[str, bytes],
     ) -> None:
-        """Replace the run in the folder by another; remove the failures of earlier runs.
+        """Replace the run in the folder with another one; remove the failures of earlier runs.
 
         Args:
             config: The dataclass.
@@ -223,6 +223,8 @@ def _check(record: Any, where: str) -> None:
     command = record.get("command", [])
     if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
         raise InvalidInputError(f"{where} has a command that is not a list of words.")
+    if not isinstance(record.get("story", ""), str):
+        raise InvalidInputError(f"{where} has a story that is not text.")
     if not all(isinstance(sentence, str) for sentence in record["departures"]):
         raise InvalidInputError(f"{where} has departures that are not sentences.")
 

@@ -1,4 +1,4 @@
-"""Text files from unknown writers: read with care, refused with one sentence."""
+"""Careful reading of text files that may come from elsewhere; bad files raise a clear error."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from typing import Any
 from natgrad._checks import path as as_path
 from natgrad.errors import InvalidInputError
 
-_DEEPEST = 32  # far more than natgrad writes, far less than Python's stack holds
+_DEEPEST = 32  # far deeper than natgrad writes, and far less than Python's stack allows
 _TOO_DEEP = f"it is nested more than {_DEEPEST} deep"
 
 
@@ -56,7 +56,7 @@ def _read(path: Path, parse: Callable[[str], Any], problem: str, *, strict: bool
 
 
 def _check(value: Any, room: int, *, strict: bool) -> None:
-    """Raise a ValueError for values that would fail only later, far from the file."""
+    """Raise a ValueError for values that would otherwise cause errors only later."""
     if room == 0:
         raise ValueError(_TOO_DEEP)
     if isinstance(value, dict):
@@ -67,6 +67,6 @@ def _check(value: Any, room: int, *, strict: bool) -> None:
         for item in value:
             _check(item, room - 1, strict=strict)
     elif isinstance(value, str):
-        value.encode()  # JSON can name half of a character
+        value.encode()  # JSON can contain half of a surrogate pair
     elif strict and isinstance(value, int | float) and not math.isfinite(value):
         raise ValueError(f"{value} is not a number of strict JSON")

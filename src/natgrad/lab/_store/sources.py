@@ -1,10 +1,11 @@
 """The source files that a cell depends on, found by reading imports, and their hash.
 
-These are the module that defines the cell's function, the modules that it imports, also inside
-functions, the modules that those import, and so on. Only modules of natgrad, or of the folder that
-holds the cell's module, count. A package counts when names are taken from it, not when it is only
-on the way to a module. The laboratory does not count: it knows no mathematics. Of other packages,
-only torch's version is part of a result's name. Imports by `importlib` are not seen.
+These are the module that defines the cell's function, the modules that it imports (also inside
+functions), the modules that those import, and so on. Only modules of natgrad, or of the folder that
+holds the cell's module, count. A package counts when names are imported from it, but not when it is
+only a part of a module's path. The laboratory does not count, because it contains no mathematics.
+Of other packages, only the version of torch is part of a result's name. Imports by `importlib` are
+not detected.
 """
 
 import ast
@@ -90,7 +91,7 @@ def _targets(name: str, file: Path, root: Path, own: str) -> Iterator[str]:
         if member and _locate(inner, root) is not None:
             yield inner
             if path is not None and not _defines(target, path, member):
-                continue  # `from natgrad import limits` takes a module from natgrad, not a name
+                continue  # `from natgrad import limits` imports a module, not a name
         yield target
 
 
@@ -110,7 +111,7 @@ def _defines(package: str, file: Path, name: str) -> bool:
 
 def _beside(top: str, root: Path) -> bool:
     """Return whether a module lies in the same folder as the cell's."""
-    if root in _INSTALLED:  # where all packages lie beside each other
+    if root in _INSTALLED:  # the folder that holds all packages
         return False
     return (root / top).is_dir() or (root / f"{top}.py").is_file()
 
@@ -133,7 +134,7 @@ def _imports(source: bytes) -> list[tuple[int, str, str]]:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 found.append((0, alias.name, ""))
-                if alias.asname is None:  # binds the top package with all its names
+                if alias.asname is None:  # this binds the top package with all its names
                     found.append((0, alias.name.partition(".")[0], ""))
         elif isinstance(node, ast.ImportFrom):
             found += [(node.level, node.module or "", alias.name) for alias in node.names]

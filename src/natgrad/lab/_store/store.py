@@ -1,4 +1,4 @@
-"""Results on disk: one file per cell, named by what it depends on, checked at every read."""
+"""Results on disk: one file per cell, named by a hash of all that it depends on, always checked."""
 
 import json
 import shutil
@@ -103,12 +103,12 @@ def decode(data: bytes) -> Stored:
         length = int.from_bytes(data[:8], "little")
         about = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["natgrad"])
         written = about.pop("checksum")
-        # Sorted: safetensors gives names in an order that changes from call to call.
+        # Sorted, because safetensors returns names in an order that changes from call to call.
         arrays = {name: np.array(array) for name, array in sorted(load(data).items())}
         identity = Identity(*(about[name] for name in ("function", "config", "sources", "torch")))
         stored = Stored(arrays, identity, about["seconds"], about["label"])
         sound = about["format"] == _FORMAT and written == checksum(about, raw(arrays))
-    except Exception as error:  # safetensors raises a class of its own that it does not export
+    except Exception as error:  # safetensors raises its own exception class and does not export it
         reason = " ".join(str(error).split())
         raise CorruptError(f"it cannot be read: {type(error).__name__}: {reason}") from error
     if not sound:
@@ -119,8 +119,8 @@ def decode(data: bytes) -> Stored:
 class Store:
     """A folder of results.
 
-    Any number of processes, on any number of machines that share the folder, may read and write
-    it at once: a file appears complete, under a name that belongs to its contents alone.
+    Any number of processes, on any number of machines that share the folder, may read and write it
+    at once, because a file appears only when it is complete, and its name identifies its contents.
 
     Example:
         >>> import tempfile

@@ -1,4 +1,4 @@
-"""What all engines share: jobs, outcomes, and the function that runs a job."""
+"""The common parts of all engines: jobs, outcomes, and the function that runs a job."""
 
 import random
 import time
@@ -115,7 +115,7 @@ class Engine(ABC):
 
 
 def check_timeout(timeout: float | None) -> float | None:
-    """Return the seconds that a cell may take; None for no limit.
+    """Return the checked time limit of a cell in seconds; None for no limit.
 
     Raises:
         InvalidInputError: If they are not positive and finite.
@@ -188,7 +188,7 @@ def _same_code(job: Job) -> None:
         )
 
 
-@lru_cache(maxsize=256)  # a process keeps the code that it imported first
+@lru_cache(maxsize=256)  # a process keeps running the code that it imported first
 def _sources(function: Callable[..., Result]) -> str:
     return fingerprint(function)
 

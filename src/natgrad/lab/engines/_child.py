@@ -179,7 +179,7 @@ class _Conversation:
             if self._unwanted():
                 raise Cancelled
             if self._ended() and not self._connection.poll(0):
-                raise EOFError  # although a process that the cell started keeps the connection open
+                raise EOFError  # even if a process that the cell started keeps the connection open
 
 
 def _obituary(code: int | None) -> str:

@@ -24,7 +24,8 @@ from natgrad.lab.failures import SchedulerError, StoreError, WorkerError
 
 _PATIENCE = 3.0  # seconds to wait for a scheduler's first answer
 _LOST = (
-    "the connection to the Dask scheduler is lost. Finished cells are kept; start again to go on."
+    "the connection to the Dask scheduler is lost. Finished cells are kept; start again to "
+    "continue."
 )
 
 
@@ -56,11 +57,12 @@ class Dask(Engine):
                 n_workers=1,
                 threads_per_worker=workers or cores(),
                 processes=False,  # each cell runs in its own process
-                # Both serve HTTP without authentication: on loopback, at any free port.
+                # Both serve HTTP without authentication, so they listen on loopback, at any free
+                # port.
                 dashboard_address="127.0.0.1:0",
                 worker_dashboard_address="127.0.0.1:0",
                 memory_limit=0,
-                silence_logs=logging.CRITICAL,  # an interrupted cell is not worth a message
+                silence_logs=logging.CRITICAL,  # no message for an interrupted cell
             )
             scheduler = str(self._cluster.scheduler_address)
         else:
@@ -117,7 +119,7 @@ class Dask(Engine):
 
 def _find_scheduler(address: str) -> None:
     """Check that a scheduler answers; Dask itself would wait half a minute or forever."""
-    # In a new thread: the present one may already have an event loop, as in notebooks.
+    # In a new thread, because this one may already have an event loop, as in notebooks.
     with ThreadPoolExecutor(1) as thread:
         try:
             kind = thread.submit(asyncio.run, _ask_for_kind(address)).result()
@@ -139,7 +141,7 @@ async def _ask_for_kind(address: str) -> str:
 
 
 def _translate(inner: Any, outer: "Future[Outcome]") -> None:
-    """Pass the outcome of Dask's future on."""
+    """Copy the outcome of Dask's future to ours."""
     if not outer.set_running_or_notify_cancel():
         return
     try:
@@ -156,7 +158,7 @@ def _translate(inner: Any, outer: "Future[Outcome]") -> None:
         outer.set_exception(SchedulerError(reason))
 
 
-_children = Children()  # of a Dask worker, which may run on another machine; they end with it
+_children = Children()  # children of a Dask worker, perhaps on another machine; they end with it
 
 
 def _run_in_child(parcel: bytes, timeout: float | None) -> Outcome:
@@ -165,7 +167,7 @@ def _run_in_child(parcel: bytes, timeout: float | None) -> Outcome:
 
 
 def _released() -> Callable[[], bool]:
-    """Return a function that says whether the scheduler has dropped the present task."""
+    """Return a function that tells whether the scheduler has dropped the current task."""
     worker = get_worker()
     key = worker.get_current_task()
 

@@ -1,8 +1,8 @@
 """Processes on this machine, each with one torch thread.
 
 `concurrent.futures.ProcessPoolExecutor` loses every pending cell when a worker dies, and its
-workers outlive a killed parent; Pebble's pool hangs when workers are killed at bad moments, because
-all of them share one pipe. Here each worker has its own connection, and no lock is shared.
+workers keep running when the parent is killed. Pebble's pool can hang when workers are killed,
+because all of them share one pipe. Here each worker has its own connection, and no lock is shared.
 """
 
 from collections.abc import Iterable

@@ -44,7 +44,7 @@ class Serial(Engine):
         with (
             one_thread(),
             redirect_stdout(sys.stderr),
-        ):  # as in workers: stdout is for results
+        ):  # as in workers, because stdout is for results
             return execute(job)
 
     def cancel(self, futures: "Iterable[Future[Outcome]]") -> None:

@@ -103,7 +103,7 @@ class Spawner:
             answer = self._control.recv(_REPLY.size, socket.MSG_WAITALL)
         except OSError:
             return _GONE
-        except BaseException:  # Ctrl-C: this answer would be read as the answer to the next request
+        except BaseException:  # after Ctrl-C the next request would get this answer
             self._stop()
             raise
         return int(_REPLY.unpack(answer)[0]) if len(answer) == _REPLY.size else _GONE
@@ -120,7 +120,7 @@ class Spawner:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # standard output belongs to the parent's results
+                stdout=2,  # standard output is for the parent's results
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # so that Ctrl-C does not reach it
                 env={**os.environ, **VARIABLES, _IN_WORKER: "1"},
@@ -139,7 +139,7 @@ class Spawner:
 
 def obey(handle: int) -> None:
     """Fork workers for the process at the other end, until that closes the connection."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     control = socket.socket(fileno=handle)
     while True:
         message, handles, _, _ = socket.recv_fds(control, _REQUEST.size, 1)

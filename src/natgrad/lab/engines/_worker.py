@@ -15,7 +15,7 @@ from natgrad.lab.engines._parcel import unpack
 from natgrad.lab.failures import StoreError, WorkerError
 
 TAKEN, RUNNING = b"taken", b"running"
-"""Messages before the outcome: the job has arrived; the cell has started, and so has its time."""
+"""Messages before the outcome: the job has arrived; the cell has started, and its time runs."""
 
 
 def main(handle: int) -> None:

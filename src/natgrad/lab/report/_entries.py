@@ -1,6 +1,7 @@
 """A run's folder as the page shows it; each file that cannot be read becomes a sentence."""
 
 import base64
+import gzip
 import os
 import re
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from xml.etree import ElementTree
 
 from natgrad.errors import NatgradError
 from natgrad.lab import _formats as formats
+from natgrad.lab._boxes import Box, read_boxes
 from natgrad.lab._store.folder import RunFolder
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.report._command import command
@@ -19,7 +21,12 @@ CSV_BYTES = 1_000_000
 CSV_BYTES_PER_RUN = 4_000_000
 PICTURE_BYTES = 3_000_000
 
-_TYPES = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf", "csv": "text/csv"}
+_TYPES = {
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "pdf": "application/pdf",
+    "gz": "application/gzip",
+}
 _FILES = ("report.json", "config.toml", "arrays.safetensors", "failures.json", "figure.svg")
 
 
@@ -38,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Download:
-    """A file inside the page; `href` is empty if the file is the picture itself."""
+    """A file inside the page; `href` is empty if it is the picture itself or made of it."""
 
     words: str
     name: str
@@ -57,6 +64,7 @@ class Entry:
         problems: Sentences about files that are missing or broken.
         rows: The claims.
         picture: The picture as a data address, or empty.
+        panels: Where its panels are, for narrow screens; empty if that is not known.
         pictures: The picture's files to save.
         tables: The arrays to save, as CSV.
         omitted: Sentences about arrays that are too large for the page.
@@ -74,6 +82,7 @@ class Entry:
     problems: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     picture: str = ""
+    panels: list[Box] = field(default_factory=list)
     pictures: list[Download] = field(default_factory=list)
     tables: list[Download] = field(default_factory=list)
     omitted: list[str] = field(default_factory=list)
@@ -83,6 +92,16 @@ class Entry:
     facts: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def counts(self) -> str:
+        """Return how many claims have which verdict, in words."""
+        return formats.counts(row.verdict for row in self.rows)
+
+    @property
+    def fails(self) -> bool:
+        """Return whether a claim fails."""
+        return any(row.verdict.kind == "fails" for row in self.rows)
 
 
 def is_run(path: Path) -> bool:
@@ -108,7 +127,7 @@ def read_entry(path: Path) -> Entry:
         return Entry(slug, path.name, problems=problems, failures=failures)
     settings = attempt(folder.settings, None)
     arrays = attempt(folder.arrays, None)
-    picture, pictures = _pictures(path, problems)
+    picture, pictures, panels = _pictures(path, problems)
     tables, omitted = _tables(path.name, arrays)
     options = {name: (settings or {}).get(name, v) for name, v in report["options"].items()}
     return Entry(
@@ -118,6 +137,7 @@ def read_entry(path: Path) -> Entry:
         problems=problems,
         rows=[_row(claim) for claim in report["claims"]],
         picture=picture,
+        panels=panels,
         pictures=pictures,
         tables=tables,
         omitted=omitted,
@@ -162,8 +182,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-def _pictures(path: Path, problems: list[str]) -> tuple[str, list[Download]]:
-    """Return the picture to show, as vectors if it is not too large, and the files to save."""
+def _pictures(path: Path, problems: list[str]) -> tuple[str, list[Download], list[Box]]:
+    """Return the picture to show, as vectors if not too large, the files to save, its panels."""
     found = {}
     for kind in ("svg", "png", "pdf"):
         try:
@@ -175,12 +195,15 @@ def _pictures(path: Path, problems: list[str]) -> tuple[str, list[Download]]:
     shown = next((kind for kind in ("svg", "png") if kind in found), None)
     if shown is None:
         problems.append(f"{path} has no picture that can be shown; try natgrad draw {path}.")
+    # The browser makes a PNG of the SVG when asked: half of the page's bytes would be PNGs.
+    made = {shown, "png"} if shown else set()
     files = [
-        Download(kind.upper(), f"{path.name}.{kind}", "" if kind == shown else _address(kind, data))
+        Download(kind.upper(), f"{path.name}.{kind}", "" if kind in made else _address(kind, data))
         for kind, data in found.items()
-        if kind == shown or len(data) <= CSV_BYTES
+        if kind in made or len(data) <= CSV_BYTES
     ]
-    return _address(shown, found[shown]) if shown else "", files
+    panels = read_boxes(found["svg"]) if shown == "svg" else []
+    return _address(shown, found[shown]) if shown else "", files, panels
 
 
 def _is_picture(kind: str, data: bytes) -> bool:
@@ -215,7 +238,8 @@ def _tables(run: str, arrays: Arrays | None) -> tuple[list[Download], list[str]]
         room -= len(text)
         file = re.sub(r"[^\w.-]+", "-", f"{run}-{name}.csv")
         note = ", ".join(part for part in (shape, formats.size(len(text))) if part)
-        tables.append(Download(name, file, _address("csv", text), note))
+        packed = gzip.compress(text, 9, mtime=0)
+        tables.append(Download(name, f"{file}.gz", _address("gz", packed), note))
     return tables, omitted
 
 

@@ -1,1 +1,1 @@
-"""The programs behind the limits and what solves them."""
+"""The programs behind the limits, and their solvers."""

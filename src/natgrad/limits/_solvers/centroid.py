@@ -11,14 +11,14 @@ from natgrad.limits._solvers.polish import project
 def centroid(a: Tensor, rows: Tensor, b: Tensor) -> tuple[Tensor, bool]:
     """Return the centroid of the face {A_B b = 1, Ab ≥ 1}, and whether the face is that point.
 
-    Cominetti and San Martín 1994: the penalty Σ exp(−t (Ab)ₙ) is ruled by the smallest slack, then
-    by the next. So maximize the smallest slack over the face, hold the rows that attain it (those
-    with a multiplier), and go on with the others until one point is left. Each round removes at
+    The smallest slack dominates the penalty Σ exp(−t (Ab)ₙ), then the next one (Cominetti and San
+    Martín 1994). So maximize the smallest slack over the face, fix the rows that attain it (those
+    with a multiplier), and continue with the others until one point is left. Each round removes at
     least one dimension.
 
     Args:
         a: Rows, full column rank.
-        rows: Rows known to hold with equality on the whole face; others may.
+        rows: Rows known to hold with equality on the whole face; further rows may hold too.
         b: A point of the face.
 
     Raises:
@@ -47,10 +47,10 @@ def centroid(a: Tensor, rows: Tensor, b: Tensor) -> tuple[Tensor, bool]:
 
 
 def descend_face(a: Tensor, c: Tensor, b: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the point of the face {A_B b = 1, Ab ≥ 1} with no cost c·b left to save, and its rows.
+    """Return a point of the face {A_B b = 1, Ab ≥ 1} with the lowest cost c·b, and its tight rows.
 
-    An interior point that stops at a small gap may miss a tight row whose slack is small; the cost
-    then still slopes along the face. Each step goes down that slope to the next row.
+    An interior-point method that stops at a small gap may miss a tight row whose slack is small.
+    The cost then still decreases along the face. Each step follows this decrease to the next row.
 
     Args:
         a: Rows, full column rank.

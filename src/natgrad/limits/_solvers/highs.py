@@ -1,4 +1,4 @@
-"""HiGHS, through SciPy, for programs that our interior point leaves unsolved."""
+"""HiGHS, through SciPy, for programs that our interior-point method does not solve."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def _solve(*arguments: Any, **options: Any) -> Any:
-    from scipy.optimize import linprog  # here, to keep `import natgrad` light
+    from scipy.optimize import linprog  # imported here to keep `import natgrad` light
 
     return linprog(*arguments, **options)
 

@@ -1,8 +1,8 @@
-"""A dense primal-dual interior point for min ½x·Qx + c·x subject to Gx ≥ h.
+"""A dense primal-dual interior-point method for min ½x·Qx + c·x subject to Gx ≥ h.
 
-Mehrotra's predictor-corrector (SIAM J. Optim. 2, 1992) from an infeasible start. All limits that
-are linear or quadratic programs are put in this form by `programs.py`, which says how to factor
-the normal matrix Q + Gᵀ diag(w) G on its shorter side.
+The method is Mehrotra's predictor-corrector (SIAM J. Optim. 2, 1992) from an infeasible start.
+`programs.py` puts all limits that are linear or quadratic programs in this form, and factors the
+normal matrix Q + Gᵀ diag(w) G on its shorter side.
 """
 
 from collections.abc import Callable
@@ -37,14 +37,14 @@ class Program(Protocol):
 
 @dataclass(frozen=True)
 class Interior:
-    """The last iterate: x, slacks s = Gx − h > 0, multipliers z > 0, and how good they are.
+    """The last iterate: x, slacks s = Gx − h > 0, multipliers z > 0, and their error.
 
     Attributes:
         x: Variables.
         s: Slacks.
         z: Multipliers of Gx ≥ h.
         active: Which constraints hold with equality: those whose slack shrank faster than their
-            multiplier in the last step (Tapia's indicators, free of scale).
+            multiplier in the last step (Tapia's indicators, which do not depend on scale).
         error: Largest of the relative residuals and of the relative complementarity.
         iterations: Newton systems factored.
     """
@@ -62,13 +62,12 @@ def interior_point(
 ) -> Interior:
     """Return the best iterate; its `error` says whether the program was solved.
 
-    An infeasible or unbounded program shows as an error that stays large: the caller decides
-    what to make of it.
+    If the program is infeasible or unbounded, the error stays large; the caller decides what to do.
 
     Args:
         program: The program.
         inside: A strictly feasible x to start from, for programs whose solution is far from the
-            usual start; then more patience is shown.
+            usual start; more iterations are then allowed.
         tolerance: Error at which to stop.
     """
     x, s, z = _start(program) if inside is None else _start_inside(program, inside)
@@ -167,7 +166,7 @@ def _step(
 def _lengths(
     s: Tensor, ds: Tensor, z: Tensor, dz: Tensor, shy: float, tied: bool
 ) -> tuple[float, float]:
-    """Return the longest primal and dual steps in [0, 1]; a quadratic objective ties them."""
+    """Return the longest primal and dual steps in [0, 1], equal for a quadratic objective."""
     a, b = _longest(s, ds, shy), _longest(z, dz, shy)
     return (min(a, b), min(a, b)) if tied else (a, b)
 

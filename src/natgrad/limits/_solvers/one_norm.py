@@ -1,4 +1,4 @@
-"""Weighted ℓ1 programs, min Σ ωⱼ|bⱼ| subject to Ab ≥ 1 or Ab = f, to the vertex."""
+"""Weighted ℓ1 programs, min Σ ωⱼ|bⱼ| subject to Ab ≥ 1 or Ab = f, solved to the vertex."""
 
 import torch
 from torch import Tensor
@@ -14,8 +14,8 @@ def one_norm(
 ) -> tuple[Tensor, Tensor]:
     """Return b = argmin Σ ωⱼ|bⱼ| subject to Ab ≥ 1, and multipliers λ ≥ 0.
 
-    The interior point works on the shorter side of A; the support of b and of λ that it finds
-    then give the vertex by two linear systems, A_{BJ} b_J = 1 and A_{BJ}ᵀ λ_B = ±ω_J.
+    The interior-point method works on the shorter side of A and finds the supports of b and λ. They
+    give the vertex by two linear systems, A_{BJ} b_J = 1 and A_{BJ}ᵀ λ_B = ±ω_J.
 
     Args:
         a: Rows.

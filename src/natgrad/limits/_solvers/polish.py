@@ -1,4 +1,4 @@
-"""The last digits of an interior point: corrections on the constraints that hold with equality."""
+"""The last digits of an interior-point solution, by corrections on its tight constraints."""
 
 import torch
 from torch import Tensor

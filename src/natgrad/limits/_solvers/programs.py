@@ -1,4 +1,4 @@
-"""The programs of the limits as `interior.Program`: what G is, and its normal matrix."""
+"""The programs of the limits as `interior.Program`: products with G, and the normal matrix."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from natgrad.linalg._graded import weighted_gram
 
 
 def cholesky_solver(matrix: Tensor) -> Solve | None:
-    """Return the solver of a positive-definite system, with a little jitter if it needs some."""
+    """Return the solver of a positive-definite system, with a little jitter if necessary."""
     size = matrix.diagonal().abs().max()
     if not bool(torch.isfinite(size)):
         return None

@@ -34,8 +34,8 @@ def quasi_norm(
     Args:
         a: Rows.
         p: Power, 0 < p < 1.
-        starts: How many starts.
-        seed: Of the random ones.
+        starts: Number of starts.
+        seed: Seed of the random starts.
         inside: A b with Ab > 1, for hard data.
     """
     d = a.shape[1]
@@ -60,8 +60,9 @@ def quasi_norm(
 def stationarity(a: Tensor, b: Tensor, lam: Tensor, p: float) -> float:
     """Return how far (b, λ) is from a stationary point, relative.
 
-    The largest of the residuals of p|bⱼ|^{p−1} sign bⱼ = (Aᵀλ)ⱼ on the support of b (coordinates
-    at zero are free: the slope there is infinite), of Ab ≥ 1, of λ ≥ 0 and of λ·(Ab − 1) = 0.
+    This is the largest of the residuals of p|bⱼ|^{p−1} sign bⱼ = (Aᵀλ)ⱼ on the support of b, of
+    Ab ≥ 1, of λ ≥ 0 and of λ·(Ab − 1) = 0. Coordinates at zero are free, because the slope is
+    infinite there.
     """
     support = b != 0
     slope = p * b[support].abs().pow(p - 1) * b[support].sign()
@@ -93,7 +94,7 @@ def _descend(a: Tensor, p: float, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _weighted(a: Tensor, weights: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve weighted ℓ1 by columns: those in use, then those whose dual constraint is broken."""
+    """Solve weighted ℓ1 on the columns in use, then add those that violate a dual constraint."""
     columns = b.abs() > 1e-9 * float(b.abs().max())
     for _ in range(20):
         inner, lam = _solve(a[:, columns], weights[columns], b[columns])
@@ -107,7 +108,7 @@ def _weighted(a: Tensor, weights: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _solve(a: Tensor, weights: Tensor, feasible: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve weighted ℓ1; where the usual start fails, from the feasible point at hand."""
+    """Solve weighted ℓ1; if the usual start fails, start from the given feasible point."""
     b, lam = one_norm(a, weights)
     broken = (a.mT @ lam).abs() > weights * (1 + 1e-7)
     if float((a @ b).min()) < 1 - 1e-7 or bool(broken.any()):

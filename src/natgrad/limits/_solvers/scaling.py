@@ -1,4 +1,4 @@
-"""Data brought to one size: limits scale exactly, so that only their last digits need care."""
+"""Data scaled to one size; scaling the limits back is exact."""
 
 import math
 from typing import NamedTuple
@@ -22,13 +22,13 @@ class Balanced(NamedTuple):
 
 
 def unit_size(a: Tensor) -> tuple[Tensor, int]:
-    """Return A 2^{−e} with a largest entry in [½, 1), which rounds nothing, and e (0 for zeros)."""
+    """Return A 2^{−e} with a largest entry in [½, 1), without rounding, and e (0 for zeros)."""
     e = math.frexp(float(a.abs().max()))[1]
     return times_power(a, -e), e
 
 
 def unit_columns(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return A 2^{−e} with columns of one size, and e: all alike if they were."""
+    """Return A 2^{−e} with columns of one size, and e, the same for all if they had one size."""
     e = column_exponents(a)
     if e is None:
         unit, power = unit_size(a)
@@ -42,7 +42,7 @@ def scaled(value: float, exponent: float) -> float:
 
 
 def row_norms(a: Tensor) -> Tensor:
-    """Return the lengths of rows, without squares that leave the range."""
+    """Return the lengths of rows, without squares that overflow or underflow."""
     largest = a.abs().amax(1, keepdim=True)
     largest = torch.where(largest > 0, largest, 1.0)
     norms: Tensor = largest[:, 0] * (a / largest).norm(dim=1)

@@ -12,7 +12,7 @@ from natgrad.limits._solvers.scaling import balance
 
 
 def margin_gap(a: Tensor, b: Tensor, lam: Tensor, p: float) -> tuple[float, float]:
-    """Return the margin of b, and its relative distance to the bound that λ proves."""
+    """Return the margin of b, and its relative distance from the bound that λ proves."""
     q = math.inf if p == 1 else p / (p - 1)
     length, total = float(torch.linalg.vector_norm(b, p)), float(lam.sum())
     if length == 0 or total <= 0 or not math.isfinite(length + total):
@@ -23,7 +23,7 @@ def margin_gap(a: Tensor, b: Tensor, lam: Tensor, p: float) -> tuple[float, floa
 
 
 def two_norm(a: Tensor, inside: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return b and λ = argmin ½‖b‖² subject to Ab ≥ 1; their gap says whether that worked.
+    """Return b = argmin ½‖b‖² subject to Ab ≥ 1, and λ; their gap shows whether this succeeded.
 
     Args:
         a: Rows.

@@ -27,6 +27,7 @@ class Call:
         y: The labels; None under a custom loss.
         loss: The loss as reduced; None under a custom loss.
         unit: Factor of one sample in the loss as reduced, 1/n or 1.
+        likelihood: The likelihood of these outputs, with weights of samples if there are any.
         weight: Derivative of what was differentiated in this loss; None before backward.
         moments: Sums of every layer, if they were wanted.
         traces: Squared norms of sampled gradients of parameters without factors, if wanted.
@@ -38,6 +39,7 @@ class Call:
     y: Tensor | None
     loss: Tensor | None
     unit: float
+    likelihood: Likelihood
     weight: float | None = None
     moments: dict[str, Moments] = field(default_factory=dict)
     traces: dict[str, float] = field(default_factory=dict)
@@ -48,6 +50,12 @@ class Call:
     def n(self) -> int:
         """Return the number of samples."""
         return len(self.output)
+
+    @property
+    def rounded(self) -> bool:
+        """Return whether the outputs were rounded to half precision, as under autocast."""
+        half = torch.finfo(self.output.dtype).bits < 32
+        return half or (self.replay is not None and self.replay.rounded)
 
     def reproduced(self, rows: int) -> bool:
         """Return whether running the model again gives the first rows of the outputs again."""
@@ -61,7 +69,8 @@ class Call:
         wanted = self.output[:rows]
         if again.shape != wanted.shape:
             return False
-        tolerance = math.sqrt(torch.finfo(wanted.dtype).eps) * float(wanted.abs().max())
+        kind = torch.bfloat16 if self.replay.rounded else wanted.dtype
+        tolerance = math.sqrt(torch.finfo(kind).eps) * float(wanted.abs().max())
         return float((again - wanted).abs().max()) <= tolerance
 
 
@@ -88,8 +97,9 @@ class Piece:
         assert self.call.replay is not None
         return self.call.replay.outputs(None if self.rows == self.call.n else self.rows)
 
-    def losses(self, likelihood: Likelihood) -> tuple[float, float]:
+    def losses(self) -> tuple[float, float]:
         """Return the sums of the losses before the step and at the present parameters."""
+        likelihood = self.call.likelihood
         assert self.call.y is not None
         assert self.call.loss is not None
         labels, scale = self.call.y[: self.rows], likelihood.scale(self.rows)
@@ -155,11 +165,11 @@ class Batch:
         here = sum(piece.weight * v for piece, v in zip(pieces, values, strict=True))
         return self.sum([here])[0]
 
-    def losses(self, likelihood: Likelihood, pieces: Sequence[Piece]) -> tuple[float, float] | None:
+    def losses(self, pieces: Sequence[Piece]) -> tuple[float, float] | None:
         """Return the average loss of pieces before the step and now; None if it is not known."""
         if any(piece.call.replay is None or piece.call.y is None for piece in pieces):
             return None
-        found = [piece.losses(likelihood) for piece in pieces]
+        found = [piece.losses() for piece in pieces]
         before, now = zip(*found, strict=True)
         return self.average(before, pieces), self.average(now, pieces)
 
@@ -268,7 +278,8 @@ class Reproduction:
             return 0
         wish = self.wish(call.n)
         self.each, self.cuts = call.replay.each, call.replay.cuts
-        part = (min(wish, max(1, call.n // 2)),) if self.each else ()
+        cut = self.each and not call.replay.draws
+        part = (min(wish, max(1, call.n // 2)),) if cut else ()
         for rows in (*part, call.n):
             if call.reproduced(rows):
                 return wish if rows < call.n else -1
@@ -277,7 +288,9 @@ class Reproduction:
     def rows_of(self, batch: Batch) -> int | None:
         """Return how many rows to look at; None for all of a batch unlike the one first tried."""
         unlike = any(
-            call.replay is None or (call.replay.each, call.replay.cuts) != (self.each, self.cuts)
+            call.replay is None
+            or call.replay.draws
+            or (call.replay.each, call.replay.cuts) != (self.each, self.cuts)
             for call in batch.calls
         )
         (others,) = batch.sum([unlike])
@@ -316,7 +329,7 @@ def _norm(g: Tensor) -> Tensor:
 
 def _piece(call: Call, rows: int, weight: float) -> Piece:
     """Return the first rows of a call; outputs of autocast are computed again without it."""
-    output, exact = call.output[:rows], call.output.dtype in (torch.float32, torch.float64)
+    output, exact = call.output[:rows], not call.rounded
     if not exact and call.replay is None:
         output = output.float()
     elif not exact and call.replay is not None:

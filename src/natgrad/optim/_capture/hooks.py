@@ -9,7 +9,7 @@ Nothing is noted in evaluation mode or without gradients.
 """
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,9 +22,11 @@ from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.likelihoods.base import all_finite
 from natgrad.optim._capture.batch import Batch, Call
 from natgrad.optim._capture.moments import Gather, Visit
-from natgrad.optim._capture.replay import Replay
+from natgrad.optim._capture.replay import Habits, Replay
+from natgrad.optim._criteria.observed import Observed
 from natgrad.optim._distributed import World
 from natgrad.optim._layers.linear import Layer
+from natgrad.optim._layers.recurrent import restore, unfused
 
 # Steps after which the interval between refreshes grows by one, until it is what was asked for: the
 # factors change fastest at the beginning.
@@ -64,7 +66,7 @@ class Capture:
 
     Args:
         model: The model.
-        likelihood: The criterion.
+        criterion: The criterion.
         gather: What is summed over a batch.
         schedule: When that is wanted.
         reduction: Reduction of a custom loss; None if the likelihood is the criterion.
@@ -80,13 +82,13 @@ class Capture:
     def __init__(
         self,
         model: Module,
-        likelihood: Likelihood,
+        criterion: Observed,
         gather: Gather,
         schedule: Schedule,
         reduction: Reduction | None,
         compiled: Module | None = None,
     ) -> None:
-        self.model, self.likelihood, self.compiled = model, likelihood, compiled
+        self.model, self.criterion, self.compiled = model, criterion, compiled
         self.gather, self.schedule, self.reduction = gather, schedule, reduction
         self.paused = False
         self.structure = Structure(model, gather.coverage.layers)
@@ -94,6 +96,7 @@ class Capture:
         self._calls: list[tuple[Call, Callable[[], object]]] = []
         self._visits: dict[str, list[Visit]] = {}
         self._replay: Replay | None = None
+        self._habits = Habits()
         self._handles = self._install(weakref.ref(self))
 
     def _install(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
@@ -109,19 +112,21 @@ class Capture:
             if capture is not None and not capture.paused and capture._enters(module):
                 capture._end(output)
 
-        def listen(output: Tensor, y: Tensor, loss: Tensor) -> None:
+        def listen(
+            likelihood: Likelihood, output: Tensor, y: Tensor, loss: Tensor, *parts: Tensor
+        ) -> None:
             capture = this()
             if capture is None or capture.paused or not capture._active():
                 return
             if loss.requires_grad and capture._saw(output):
-                capture._criterion_called(output, y, loss)
+                capture._criterion_called(likelihood, output, y, loss, parts or (output,))
 
         handles = [self._entry.register_forward_pre_hook(before, with_kwargs=True)]
         if self.compiled is None:
             handles += self._watch_layers(this)
         handles.append(self._entry.register_forward_hook(after))
         if self.reduction is None:
-            handles.append(self.likelihood.observe(listen))
+            handles += self.criterion.watch(listen)
         return handles
 
     def _enters(self, module: Module) -> bool:
@@ -131,7 +136,9 @@ class Capture:
     def _follows(self, name: str, module: Module) -> bool:
         """Return whether a module is this model's; a copy of the model has copies of the hooks."""
         layer = self.gather.coverage.layers.get(name)
-        return layer is not None and layer.module is module and self._active()
+        if layer is None or not (layer.module is module or module in layer.also):
+            return False
+        return (self.schedule.wanted or not layer.searches) and self._active()
 
     def _watch_layers(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
         def watch(name: str) -> Callable[[Module, Any, dict[str, Any], Any], None]:
@@ -145,9 +152,30 @@ class Capture:
 
             return after
 
+        layers = self.gather.coverage.layers
+        handles = []
+        for name, layer in layers.items():
+            for module in (layer.module, *layer.also):
+                handles.append(module.register_forward_hook(watch(name), with_kwargs=True))
+        for module in {layer.module for layer in layers.values() if layer.fused}:
+            handles += self._unfuse(this, module)
+        return handles
+
+    def _unfuse(self, this: "weakref.ref[Capture]", module: Module) -> list[RemovableHandle]:
+        """Run a module without fused kernels when its products are searched for in the graph."""
+        held: list[tuple[bool, bool]] = []
+
+        def before(*_: Any) -> None:
+            capture = this()
+            active = capture is not None and not capture.paused and capture._active()
+            held.append(unfused(active and capture is not None and capture.schedule.wanted))
+
+        def after(*_: Any) -> None:
+            restore(held.pop())
+
         return [
-            layer.module.register_forward_hook(watch(name), with_kwargs=True)
-            for name, layer in self.gather.coverage.layers.items()
+            module.register_forward_pre_hook(before),
+            module.register_forward_hook(after, always_call=True),
         ]
 
     def remove(self) -> None:
@@ -191,25 +219,31 @@ class Capture:
         return on and not torch.compiler.is_compiling()
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._replay is None or not self._replay.alive():
-            # The criterion can no longer be called on the previous forward.
-            self._visits = {}
-        self._replay = Replay(self.model, args, kwargs)
+        known = self._replay is not None and self._replay.alive()
+        # No criterion can be called any more on a forward whose outputs are gone; one that was
+        # called on all of them will not be called again.
+        self._visits = {
+            name: kept
+            for name, seen in self._visits.items()
+            if known and (kept := [visit for visit in seen if not visit.used])
+        }
+        self._replay = Replay(self.model, args, kwargs, self._habits)
 
     def _saw(self, output: Tensor) -> bool:
         """Return whether outputs come from this model, not from another with the same criterion."""
         if not self._visits:
-            return self._replay is not None and self._replay.gives(output)
+            return self._replay is not None and self._replay.giving(output) is not None
         nodes = {visit.edge.node for seen in self._visits.values() for visit in seen}
-        front, passed = [output.grad_fn], set()
-        while front:
-            node = front.pop()
-            if node in nodes:
-                return True
-            if node is not None and node not in passed:
-                passed.add(node)
-                front.extend(before for before, _ in node.next_functions)
-        return False
+        return any(node in nodes for node in _ancestors(output))
+
+    def _reached(self, output: Tensor) -> dict[str, list[Visit]]:
+        """Return what passed through the layers that these outputs were computed with."""
+        nodes = set(_ancestors(output))
+        found = {
+            name: [visit for visit in seen if visit.edge.node in nodes]
+            for name, seen in self._visits.items()
+        }
+        return {name: seen for name, seen in found.items() if seen}
 
     def _end(self, output: Any) -> None:
         if self._replay is not None:
@@ -217,31 +251,44 @@ class Capture:
         if self.reduction is None or not isinstance(output, Tensor) or not output.requires_grad:
             return
         unit = 1.0 / len(output) if self.reduction == "mean" else 1.0
-        call = Call(output.detach(), None, None, unit)
+        call = Call(output.detach(), None, None, unit, self.criterion.base)
 
         def used(_: Tensor) -> None:
             call.weight = 1.0
 
         output.register_hook(used)  # type: ignore[no-untyped-call]
-        self._collect(call, output, weakref.ref(output))
+        self._collect(call, output, (output,), weakref.ref(output))
 
-    def _criterion_called(self, output: Tensor, y: Tensor, loss: Tensor) -> None:
+    def _criterion_called(
+        self,
+        likelihood: Likelihood,
+        output: Tensor,
+        y: Tensor,
+        loss: Tensor,
+        parts: Sequence[Tensor],
+    ) -> None:
         seen = loss.detach().clone()  # the user may divide the loss in place
-        call = Call(output.detach(), y, seen, self.likelihood.scale(len(output)))
+        call = Call(output.detach(), y, seen, likelihood.scale(len(output)), likelihood)
 
         def used(gradient: Tensor) -> None:
             call.weight = float(gradient) + (call.weight or 0.0)
 
         loss.register_hook(used)  # type: ignore[no-untyped-call]
-        self._collect(call, output, weakref.ref(loss))
+        self._collect(call, output, parts, weakref.ref(loss))
 
-    def _collect(self, call: Call, output: Tensor, alive: Callable[[], object]) -> None:
+    def _collect(
+        self, call: Call, output: Tensor, parts: Sequence[Tensor], alive: Callable[[], object]
+    ) -> None:
         """Send errors back while the graph is alive; drop calls that can no longer matter."""
-        known = self._replay is not None and self._replay.gives(output)
-        replay = self._replay if known else None
+        replay = None if self._replay is None else self._replay.giving(*parts)
         if self.compiled is not None and self.schedule.wanted:
-            output = self._run_uncompiled(output)
-        visits, self._visits = self._visits, {}
+            output = self._run_uncompiled(replay)
+        # To walk the graph takes time, and is done only if something is made of it.
+        needed = self.schedule.wanted or call.n == 1
+        visits = self._reached(output) if needed else self._visits
+        for seen in visits.values():
+            for visit in seen:
+                visit.used = True
         if call.n == 1:
             call.single = {
                 name: seen[0].x
@@ -249,25 +296,37 @@ class Capture:
                 if len(seen) == 1 and seen[0].called
             }
         if self.schedule.wanted and all_finite(call.output):  # the step will refuse what is not
-            call.moments, call.traces = self.gather(self.likelihood, output, call.y, visits)
-        if replay is not None:
-            call.replay = replay
+            call.moments, call.traces = self.gather(call.likelihood, output, call.y, visits)
+        if replay is not None and not call.likelihood.divisible:
+            replay.each = 0
+        call.replay = replay
         self._calls = [(c, a) for c, a in self._calls if c.weight is not None or a() is not None]
         self._calls.append((call, alive))
 
-    def _run_uncompiled(self, output: Tensor) -> Tensor:
+    def _run_uncompiled(self, replay: Replay | None) -> Tensor:
         """Return the same outputs with a graph of their own, and note what passes the layers."""
-        if self._replay is None or not self._replay.gives(output):
+        if replay is None:
             raise UnsupportedError(
                 "the criterion needs the compiled model's own outputs; compute what comes after "
                 "them inside the model, or do not compile it."
             )
         handles = self._watch_layers(weakref.ref(self))
         try:
-            return self._replay.graph()
+            return replay.graph()
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _ancestors(output: Tensor) -> Iterator[Any]:
+    """Yield the nodes of the graph that a tensor was computed with."""
+    front, passed = [output.grad_fn], set()
+    while front:
+        node = front.pop()
+        if node is not None and node not in passed:
+            passed.add(node)
+            yield node
+            front.extend(before for before, _ in node.next_functions)
 
 
 class Structure:
@@ -285,7 +344,8 @@ class Structure:
         self.model = model
         self._params = _parameters(dict(model.named_modules()))
         self._looks = {name: _look(p) for name, p in self._params.items()}
-        self._modules = {name: layer.module for name, layer in layers.items()}
+        hooked = {layer.module for layer in layers.values()}
+        self._modules = {name: m for name, m in model.named_modules() if m in hooked}
         self.names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
 
     def check(self) -> None:

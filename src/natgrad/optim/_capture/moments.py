@@ -76,11 +76,13 @@ class Visit:
 
     Attributes:
         called: Whether the layer's own forward ran; attention reads weights past it.
+        used: Whether a criterion was called on outputs that it led to.
     """
 
     x: Tensor
     edge: GradientEdge
     called: bool = True
+    used: bool = False
 
 
 @dataclass
@@ -226,10 +228,11 @@ class Gather:
         source = self.factors.source
         if self.squares or not self.factors.exact_output or source == "empirical":
             return None
-        last = get_gradient_edge(output)
+        last = _behind_views(get_gradient_edge(output))
         for name, seen in visits.items():
             layer = self.coverage.layers[name]
-            if output.ndim == 2 and len(seen) == 1 and seen[0].edge == last:
+            fits = output.ndim == 2 and output.shape[1] == layer.shape[0]
+            if fits and len(seen) == 1 and _behind_views(seen[0].edge) == last:
                 return name if isinstance(layer, LinearLayer) else None
         return None
 
@@ -240,6 +243,17 @@ class Gather:
         moments.constant_errors = likelihood.constant_fisher
         if not (moments.constant_errors and name in self.settled):
             moments.errors = Gram(total=len(output) * wide(likelihood.mean_fisher(output)))
+
+
+def _behind_views(edge: GradientEdge) -> GradientEdge:
+    """Return the edge behind nodes that only give the same numbers another shape."""
+    node = edge.node
+    while node.name() in ("ViewBackward0", "ReshapeAliasBackward0", "UnsafeViewBackward0"):
+        before, number = node.next_functions[0]
+        if before is None:
+            break
+        edge, node = GradientEdge(before, number), before
+    return edge
 
 
 def output_errors(

@@ -74,16 +74,22 @@ class KroneckerBlock:
         return self.errors.constant
 
     def update(self, batch: Batch) -> None:
-        """Blend in the moments of a batch, which may have come in several calls."""
-        weights, world = batch.weights, batch.world
-        seen = [call.moments[self.layer.name] for call in batch.calls]
+        """Blend in the moments of a batch, which may have come in several calls.
+
+        Calls of a criterion that the layer has no part in, such as that of another head, have no
+        errors for it.
+        """
+        world = batch.world
+        pairs = zip(batch.calls, batch.weights, strict=True)
+        weights = [weight for call, weight in pairs if self.wants(call)]
+        seen = [call.moments[self.layer.name] for call in batch.calls if self.wants(call)]
         inputs, errors = [m.inputs for m in seen], [m.errors for m in seen]
         rows = sum(w * m.rows for w, m in zip(weights, seen, strict=True))
         if world.size > 1:
             (rows,) = world.sum([rows])
         per_row = [w / rows for w in weights]
         self.inputs.update(average(inputs, per_row, world), n=batch.n)
-        if not seen[0].constant_errors:
+        if not seen[0].constant_errors or len(seen) < len(batch.calls):
             self.errors.update(average(errors, weights, world), n=batch.n)
         elif not self.errors.constant and errors[0] is not None:
             self.errors.fix(errors[0].summed() / batch.calls[0].n)
@@ -241,16 +247,16 @@ class BlockDiagonal:
             self._propagate(self.chain, batch, likelihood)
         else:
             for name, block in list(self.blocks.items()):
-                if all(block.wants(call) for call in batch.calls):
+                if any(block.wants(call) for call in batch.calls):
                     block.update(batch)
                     if block.settled:
                         self.settled.add(name)
                 elif block.layer.weight.grad is not None and not block.ready:
                     hidden |= self._drop(name)
         for name, plain in self.plain.items():
-            if all(name in call.traces for call in batch.calls):
+            if any(name in call.traces for call in batch.calls):
                 pairs = zip(batch.calls, batch.weights, strict=True)
-                trace = sum(w * call.traces[name] for call, w in pairs)
+                trace = sum(w * call.traces.get(name, 0.0) for call, w in pairs)
                 if batch.world.size > 1:
                     (trace,) = batch.world.sum([trace])
                 plain.update(trace, batch.n)

@@ -67,7 +67,7 @@ class ConjugateGradients:
 
         def product(v: list[Tensor]) -> list[Tensor]:
             push = replay.velocity(dict(zip(names, v, strict=True)))
-            pulled = pull(self.likelihood.fisher_product(call.output, push) / call.n)
+            pulled = pull(call.likelihood.fisher_product(call.output, push) / call.n)
             return list(torch._foreach_add(pulled, v, alpha=self._damping))
 
         g = [p.grad / batch.total for p in moving.values() if p.grad is not None]

@@ -112,8 +112,10 @@ class DiagonalBlock:
 
     def update(self, batch: Batch) -> None:
         """Blend in the squares of a batch."""
-        seen = [Gram(total=call.moments[self.layer.name].squares) for call in batch.calls]
-        self.squares.update(average(seen, batch.weights, batch.world), n=batch.n)
+        pairs = zip(batch.calls, batch.weights, strict=True)
+        found = [(call.moments[self.layer.name], w) for call, w in pairs if self.wants(call)]
+        seen = [Gram(total=moments.squares) for moments, _ in found]
+        self.squares.update(average(seen, [w for _, w in found], batch.world), n=batch.n)
 
     def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
         """Take this damping."""

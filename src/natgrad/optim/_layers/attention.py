@@ -1,104 +1,137 @@
 """`torch.nn.MultiheadAttention`, whose projections no hook sees: they are found in the graph."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from torch.autograd.graph import GradientEdge
-from torch.nn import Module, Parameter
+from torch.nn import Module
 
 from natgrad.optim._curvature.factor import Gram, with_ones
+from natgrad.optim._layers.found import FoundLayer, products, tensors_in
 from natgrad.optim._layers.linear import Layer, LinearLayer, Pass, wide
 
-# Nodes of the graph to look at between an attention's output and its projections.
-_FAR = 400
+
+@dataclass(frozen=True)
+class Projected:
+    """What entered some of the three projections.
+
+    Attributes:
+        x: The inputs.
+        first: Number of the first projection that took them.
+        last: Number of the one behind the last.
+        times: Rows of the queries over rows of these inputs, where both differ in length.
+    """
+
+    x: Tensor
+    first: int = 0
+    last: int = 3
+    times: float = 1.0
+
+    def __len__(self) -> int:
+        """Return 0: rows of one sample are not together."""
+        return 0
 
 
 class AttentionLayer(LinearLayer):
-    """The packed projection of self-attention: blocks of queries, keys and values, as a stack."""
+    """The packed projection: blocks of queries, keys and values, as a stack.
+
+    In cross-attention keys and values have inputs of their own.
+    """
 
     weight_name = "in_proj_weight"
     bias_name = "in_proj_bias"
     rank_one = False
+    searches = True
+
+    @classmethod
+    def all_of(cls, name: str, module: Module) -> list[Layer]:
+        """Return the packed projection, or three where keys or values have a size of their own."""
+        if module.in_proj_weight is not None:
+            return [cls(name, module)]
+        weights = [f"{kind}_proj_weight" for kind in "qkv"]
+        return [
+            SeparateLayer(name, module, weight, None, leads=i == 0)
+            for i, weight in enumerate(weights)
+        ]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Return `(3, n_out, n_in)`."""
         return 3, len(self.weight) // 3, self.fan_in + (self.bias is not None)
 
-    @classmethod
-    def unsuitable(cls, module: Module) -> str | None:
-        """Return why the projections have no block, or None if they have one."""
-        if module.in_proj_weight is None:
-            return "attention whose keys or values have a size of their own"
-        return None
-
     def passes(
         self, inputs: Any, named: Mapping[str, Any], output: Any, layers: Mapping[str, Layer]
     ) -> Iterator[Pass]:
         """Yield the projections that are found in the graph of what the attention returned."""
-        if output[0].requires_grad:
-            names = (self.name, f"{self.name}.out_proj".lstrip("."))
-            own = {name: layers[name] for name in names if name in layers}
-            for name, x, edge in projections(output[0], own):
+        own = _with_output(self.name, self, layers)
+        found = list(products(tensors_in(output[0]), own, tensors_in([inputs, named])))
+        queries = [len(p.x) for p in found if p.name == self.name and (p.rows or (0, 0))[0] == 0]
+        size = len(self.weight) // 3
+        for name, x, edge, rows in found:
+            if name != self.name:
                 yield name, x, edge, False
+            else:
+                first, last = (0, 3) if rows is None else (rows[0] // size, rows[1] // size)
+                times = queries[0] / len(x) if queries else 1.0
+                yield name, Projected(x, first, last, times), edge, False  # type: ignore[misc]
 
-    def _stacked(self, e: Tensor) -> Tensor:
-        return wide(self.error_rows(e)).reshape(-1, 3, self.shape[1]).transpose(0, 1)
+    def _inputs(self, p: Projected) -> Tensor:
+        rows = wide(LinearLayer.input_rows(self, p.x))
+        return with_ones(rows) if self.bias is not None else rows
 
-    def sum_inputs(self, x: Tensor, n: int) -> tuple[Gram, int]:
-        """Return Σ x̄ x̄ᵀ, the same for all three."""
-        rows = wide(self.input_rows(x))
-        rows = with_ones(rows) if self.bias is not None else rows
-        return Gram(total=(rows.mT @ rows).expand(3, -1, -1).contiguous()), len(rows)
+    def _stacked(self, e: Tensor, p: Projected) -> Tensor:
+        rows = wide(LinearLayer.error_rows(self, e))
+        return rows.reshape(-1, p.last - p.first, self.shape[1]).transpose(0, 1)
 
-    def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
+    def _placed(self, part: Tensor, p: Projected) -> Tensor:
+        """Return matrices of some projections with zeros for the others."""
+        if (p.first, p.last) == (0, 3):
+            return part
+        whole = part.new_zeros(3, *part.shape[1:])
+        whole[p.first : p.last] = part
+        return whole
+
+    def input_rows(self, x: Any) -> Tensor:
+        """Return inputs, none for keys and values that have inputs of their own."""
+        return LinearLayer.input_rows(self, x.x[: len(x.x) if x.first == 0 else 0])
+
+    def sum_inputs(self, x: Any, n: int) -> tuple[Gram, int]:
+        """Return Σ x̄ x̄ᵀ of each, in units of the rows of the queries."""
+        rows = self._inputs(x)
+        gram = x.times * (rows.mT @ rows).expand(x.last - x.first, -1, -1)
+        return Gram(total=self._placed(gram.contiguous(), x)), len(rows) if x.first == 0 else 0
+
+    def sum_errors(self, e: Tensor, x: Any, n: int) -> Gram:
         """Return Σ e eᵀ of queries, keys and values."""
-        rows = self._stacked(e)
-        return Gram(total=rows.mT @ rows)
+        rows = self._stacked(e, x)
+        return Gram(total=self._placed(rows.mT @ rows, x))
 
-    def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
+    def sum_squares(self, e: Tensor, x: Any, n: int) -> Tensor:
         """Return Σ e² x̄² over rows of each."""
-        inputs = wide(self.input_rows(x)).square()
-        inputs = with_ones(inputs) if self.bias is not None else inputs
-        return self._stacked(e).square().mT @ inputs
+        squares = self._stacked(e, x).square().mT @ self._inputs(x).square()
+        return self._placed(squares, x)
 
 
-def projections(
-    output: Tensor, layers: Mapping[str, Layer]
-) -> Iterator[tuple[str, Tensor, GradientEdge]]:
-    """Yield name, inputs and edge of each projection between an output and its inputs.
+class SeparateLayer(FoundLayer):
+    """A projection of queries, keys or values with a weight of its own."""
 
-    Args:
-        output: What the attention returned.
-        layers: Layers to look for, by name.
-    """
-    wanted = {id(layer.weight): name for name, layer in layers.items()}
-    front: list[Any] = [output.grad_fn]
-    passed: set[Any] = set()
-    while front and len(passed) < _FAR:
-        node = front.pop(0)
-        if node is None or node in passed:
-            continue
-        passed.add(node)
-        saved = {"AddmmBackward0": "_saved_mat1", "MmBackward0": "_saved_self"}.get(node.name())
-        if saved is not None:
-            for before, _ in node.next_functions:
-                name = wanted.get(id(_leaf(before)))
-                if name is not None:
-                    yield name, getattr(node, saved).detach(), GradientEdge(node, 0)
-        front.extend(before for before, _ in node.next_functions)
+    def passes(
+        self, inputs: Any, named: Mapping[str, Any], output: Any, layers: Mapping[str, Layer]
+    ) -> Iterator[Pass]:
+        """Yield the three projections and that of the output."""
+        if self.leads:
+            name = self.name.rpartition(".")[0]
+            own = _with_output(name, self, layers)
+            for key, x, edge, _ in products(
+                tensors_in(output[0]), own, tensors_in([inputs, named])
+            ):
+                yield key, x, edge, False
 
 
-def _leaf(node: Any) -> Parameter | None:
-    """Return the parameter that a node only transposes or converts."""
-    for _ in range(4):
-        if node is None:
-            return None
-        if hasattr(node, "variable"):
-            leaf: Parameter = node.variable
-            return leaf
-        if node.name() not in ("TBackward0", "TransposeBackward0", "ToCopyBackward0"):
-            return None
-        node = node.next_functions[0][0]
-    return None
+def _with_output(name: str, layer: Layer, layers: Mapping[str, Layer]) -> dict[str, Layer]:
+    """Return the layers of an attention, and that of its output, which is a module of its own."""
+    last = f"{name}.out_proj".lstrip(".")
+    return {
+        key: other for key, other in layers.items() if other.module is layer.module or key == last
+    }

@@ -1,15 +1,54 @@
 """Convolutions: linear layers on patches."""
 
+from collections.abc import Sequence
+
 from torch import Tensor
-from torch.nn import Conv1d, Conv2d, Module
+from torch.nn import Conv1d, Conv2d, Conv3d, Module
 from torch.nn.functional import pad, unfold
 
 from natgrad.optim._curvature.factor import Gram, with_ones
 from natgrad.optim._layers.linear import Layer, wide
 
 
+def patches(
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    around: Sequence[int],
+    dilation: Sequence[int],
+    *,
+    mode: str = "constant",
+) -> Tensor:
+    """Return the patches that a kernel sees, `(n, channels · kernel, positions)`.
+
+    Args:
+        x: A batch, `(n, channels, …)`.
+        kernel: Sizes of the kernel.
+        stride: Its steps.
+        around: Padding in the order of `torch.nn.functional.pad`.
+        dilation: Distances inside of the kernel.
+        mode: What is padded.
+
+    Example:
+        >>> import torch
+        >>> patches(torch.arange(4.0)[None, None], [2], [1], [0, 0], [2])
+        tensor([[[0., 1.],
+                 [2., 3.]]])
+    """
+    x = pad(x, list(around), mode=mode)
+    if len(kernel) < 3:
+        one = (1,) * (2 - len(kernel))
+        flat = x[:, :, None] if len(kernel) == 1 else x
+        return unfold(flat, (*one, *kernel), (*one, *dilation), stride=(*one, *stride))
+    for i, (size, step, apart) in enumerate(zip(kernel, stride, dilation, strict=True)):
+        x = x.unfold(2 + i, apart * (size - 1) + 1, step)[..., ::apart]
+    space = len(kernel)
+    places = [0, 1, *range(2 + space, 2 + 2 * space), *range(2, 2 + space)]
+    return x.permute(places).flatten(1, 1 + space).flatten(2)
+
+
 class ConvLayer(Layer):
-    """`torch.nn.Conv1d` or `Conv2d`, any stride, padding and dilation."""
+    """`torch.nn.Conv1d`, `Conv2d` or `Conv3d`, any stride, padding and dilation."""
 
     def __init__(self, name: str, module: Module) -> None:
         super().__init__(name, module)
@@ -28,18 +67,11 @@ class ConvLayer(Layer):
 
     def patches(self, x: Tensor) -> Tensor:
         """Return the patches that the kernel sees, `(n, channels · kernel, positions)`."""
-        conv: Conv1d | Conv2d = self.module  # type: ignore[assignment]
-        spatial = len(conv.kernel_size)
-        x = x[None] if x.ndim == spatial + 1 else x
+        conv: Conv1d | Conv2d | Conv3d = self.module  # type: ignore[assignment]
+        x = x[None] if x.ndim == len(conv.kernel_size) + 1 else x
         mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
-        x = pad(x, conv._reversed_padding_repeated_twice, mode=mode)
-        one = (1,) * (2 - spatial)
-        return unfold(
-            x[:, :, None] if spatial == 1 else x,
-            (*one, *conv.kernel_size),
-            (*one, *conv.dilation),
-            stride=(*one, *conv.stride),
-        )
+        around = conv._reversed_padding_repeated_twice
+        return patches(x, conv.kernel_size, conv.stride, around, conv.dilation, mode=mode)
 
     def input_rows(self, x: Tensor) -> Tensor:
         """Return one row per patch."""

@@ -1,37 +1,52 @@
 """Which parameters of a model have blocks of the Fisher, and why the others have none."""
 
-import warnings
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 from torch.nn import (
+    GRU,
+    LSTM,
+    RNN,
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
     Conv1d,
     Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
     Embedding,
+    EmbeddingBag,
     GroupNorm,
+    GRUCell,
     LayerNorm,
     Linear,
+    LSTMCell,
     Module,
     MultiheadAttention,
     Parameter,
+    PReLU,
     RMSNorm,
+    RNNCell,
 )
 
+from natgrad._warn import warn_user
 from natgrad.errors import UnsupportedError
 from natgrad.optim._layers.attention import AttentionLayer
 from natgrad.optim._layers.convolution import ConvLayer
-from natgrad.optim._layers.embedding import EmbeddingLayer
+from natgrad.optim._layers.embedding import EmbeddingBagLayer, EmbeddingLayer
 from natgrad.optim._layers.linear import Layer, LinearLayer, Sharing
 from natgrad.optim._layers.norm import (
     ChannelNormLayer,
     GroupNormLayer,
     LayerNormLayer,
+    PReLULayer,
     RMSNormLayer,
 )
+from natgrad.optim._layers.recurrent import RecurrentLayer
+from natgrad.optim._layers.transposed import TransposedConvLayer
 
 
 class UncoveredWarning(UserWarning):
@@ -42,7 +57,12 @@ KINDS: dict[type[Module], type[Layer]] = {
     Linear: LinearLayer,
     Conv1d: ConvLayer,
     Conv2d: ConvLayer,
+    Conv3d: ConvLayer,
+    ConvTranspose1d: TransposedConvLayer,
+    ConvTranspose2d: TransposedConvLayer,
+    ConvTranspose3d: TransposedConvLayer,
     Embedding: EmbeddingLayer,
+    EmbeddingBag: EmbeddingBagLayer,
     LayerNorm: LayerNormLayer,
     RMSNorm: RMSNormLayer,
     GroupNorm: GroupNormLayer,
@@ -50,6 +70,13 @@ KINDS: dict[type[Module], type[Layer]] = {
     BatchNorm2d: ChannelNormLayer,
     BatchNorm3d: ChannelNormLayer,
     MultiheadAttention: AttentionLayer,
+    LSTM: RecurrentLayer,
+    GRU: RecurrentLayer,
+    RNN: RecurrentLayer,
+    LSTMCell: RecurrentLayer,
+    GRUCell: RecurrentLayer,
+    RNNCell: RecurrentLayer,
+    PReLU: PReLULayer,
 }
 """The layer class of every supported kind of module."""
 
@@ -80,21 +107,26 @@ def cover(model: Module, sharing: Sharing = "expand") -> Coverage:
     """Return which parameters of a model have blocks, and why the others have none.
 
     Example:
-        >>> from torch.nn import PReLU, Sequential
-        >>> found = cover(Sequential(Linear(2, 3), PReLU()))
+        >>> from torch.nn import Bilinear, Sequential
+        >>> found = cover(Sequential(Linear(2, 3), Bilinear(3, 3, 1, bias=False)))
         >>> list(found.layers), list(found.others)
         (['0'], ['1.weight'])
     """
-    uses = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    owners = _owners(model)
     layers: dict[str, Layer] = {}
     reasons: dict[int, str] = {}
     for name, module in model.named_modules():
         own = [p for p in module._parameters.values() if p is not None and p.requires_grad]
-        reason = _why_not(module, own, uses)
+        if own and all(owners.get(id(p), module) is not module for p in own):
+            continue  # another module with the same parameters has their block
+        reason = _why_not(module, own, owners)
         if own and reason is None:
-            layers[name] = KINDS[_kind(module)].of(name, module)
-            layers[name].sharing = sharing
+            found = KINDS[_kind(module)].all_of(name, module)
+            layers |= {layer.name: layer for layer in found}
         reasons |= {id(p): reason for p in own if reason is not None}
+    for layer in layers.values():
+        layer.sharing = sharing
+        layer.also = _twins(model, layer, owners)
     covered = {id(p) for p in chain.from_iterable(layer.parameters for layer in layers.values())}
     others = {
         name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in covered
@@ -117,10 +149,9 @@ def announce(reasons: dict[str, str], strict: bool) -> None:
         raise UnsupportedError(
             f"{message} Use strict=False to give these plain gradient steps, or freeze them."
         )
-    warnings.warn(
+    warn_user(
         f"{message} They take plain gradient steps, each divided by the trace of its Fisher block.",
         UncoveredWarning,
-        stacklevel=3,
     )
 
 
@@ -132,15 +163,52 @@ def _kind(module: Module) -> type[Module]:
     return Module
 
 
-def _why_not(module: Module, own: list[Parameter], uses: Counter[int]) -> str | None:
+def _owners(model: Module) -> dict[int, Module | None]:
+    """Return which module has the block of each parameter that several modules share.
+
+    A linear layer, if there is one: the head of a language model whose weight is also the table of
+    its embedding. None where modules of other kinds share a parameter.
+    """
+    uses: dict[int, list[Module]] = {}
+    for module in model.modules():
+        for p in module._parameters.values():
+            if p is not None:
+                uses.setdefault(id(p), []).append(module)
+    found: dict[int, Module | None] = {}
+    for key, modules in uses.items():
+        if len(modules) > 1:
+            heads = [m for m in modules if _kind(m) is Linear and id(m.weight) == key]
+            biases = [m for m in modules if _kind(m) is Linear and id(m.bias) == key]
+            found[key] = next(iter(heads or biases), None)
+    return found
+
+
+def _twins(model: Module, layer: Layer, owners: Mapping[int, Module | None]) -> list[Module]:
+    """Return the other modules of the same kind with the very parameters of a layer."""
+    if owners.get(id(layer.weight)) is not layer.module:
+        return []
+    kind, own = _kind(layer.module), list(layer.module._parameters.values())
+    return [
+        m
+        for m in model.modules()
+        if m is not layer.module
+        and _kind(m) is kind
+        and all(a is b for a, b in zip(m._parameters.values(), own, strict=True))
+    ]
+
+
+def _why_not(
+    module: Module, own: list[Parameter], owners: Mapping[int, Module | None]
+) -> str | None:
     """Return why a module's parameters are not covered, or None if they are."""
     kind = KINDS.get(_kind(module))
     if kind is None:
         return f"{type(module).__name__} is not a supported layer"
     if reason := kind.unsuitable(module):
         return reason
-    if all(p is not module._parameters.get(kind.weight_name) for p in own):
+    layers = kind.all_of("", module) if own else []
+    if all(p is not layer.weight for layer in layers for p in own):
         return "its weight is frozen or computed from other tensors"
-    if any(uses[id(p)] > 1 for p in own):
+    if any(owners.get(id(p), module) is not module for p in own):
         return "tied to another module"
     return None

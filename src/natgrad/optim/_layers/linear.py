@@ -38,6 +38,9 @@ class Layer(ABC):
         sharing: How positions are counted.
         one_sided: Whether the input factor is one, and the damping is the error factor's alone.
         rank_one: Whether the gradient of one row is an outer product of errors and inputs.
+        searches: Whether its passes are searched for in the graph, which takes time.
+        fused: Whether its module has fused kernels, inside of which there is no graph.
+        also: Other modules with the same weight and bias.
         weight_name: Name of the weight in the module.
         bias_name: Name of the bias in the module; None if it cannot have one.
         named: The parameters that W̄ is made of, by their names in the model.
@@ -47,11 +50,14 @@ class Layer(ABC):
     sharing: Sharing = "expand"
     one_sided = False
     rank_one = False
+    searches = False
+    fused = False
     weight_name = "weight"
     bias_name: str | None = "bias"
 
     def __init__(self, name: str, module: Module) -> None:
         self.name, self.module = name, module
+        self.also: list[Module] = []
         self.weight: Parameter = getattr(module, self.weight_name)
         bias = None if self.bias_name is None else getattr(module, self.bias_name, None)
         self.bias: Parameter | None = bias if bias is not None and bias.requires_grad else None
@@ -65,6 +71,11 @@ class Layer(ABC):
     def of(cls, name: str, module: Module) -> "Layer":
         """Return the layer of a module."""
         return cls(name, module)
+
+    @classmethod
+    def all_of(cls, name: str, module: Module) -> "list[Layer]":
+        """Return the layers of a module: most have one, recurrent ones several."""
+        return [cls.of(name, module)]
 
     @classmethod
     def unsuitable(cls, module: Module) -> str | None:

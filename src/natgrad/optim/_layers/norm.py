@@ -137,6 +137,22 @@ class LayerNormLayer(NormLayer):
         return t.reshape(lead, -1, self.weight.numel()).sum(1)
 
 
+class PReLULayer(ChannelNormLayer):
+    """The slopes of `torch.nn.PReLU`: the output is linear in them too."""
+
+    bias_name = None
+
+    def normalized(self, x: Tensor) -> Tensor:
+        """Return what a slope is multiplied with: the negative part of the input."""
+        return x.clamp(max=0)
+
+    def per_sample(self, t: Tensor, n: int) -> Tensor:
+        """Return sums over positions for every slope, `(n, slopes)`."""
+        if self.weight.numel() == 1:
+            return t.reshape(len(t), -1).sum(1, keepdim=True)
+        return super().per_sample(t, n)
+
+
 class RMSNormLayer(LayerNormLayer):
     """`torch.nn.RMSNorm`."""
 

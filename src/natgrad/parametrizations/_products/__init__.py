@@ -1,1 +1,1 @@
-"""Products of matrices: lifts through them, their kernel, their observed entries."""
+"""Products of matrices: lifts to their factors, their kernel, their observed entries."""

@@ -1,8 +1,8 @@
-"""The tangent kernel of a matrix product, and shortest lifts through it to an accuracy of choice.
+"""The tangent kernel of a matrix product, and shortest lifts through it to a given accuracy.
 
-K[Z] = Σᵢ (AᵢAᵢᵀ) Z (BᵢᵀBᵢ) is how β = W₁⋯W_L moves when the factors move by Vᵢ = AᵢᵀZBᵢᵀ, and the
-shortest V that moves β by U has K[Z] = U. `MatrixProduct.lift` asks for all digits of it, which
-nearly singular factors do not yield and which steps that are corrected anyway do not need.
+β = W₁⋯W_L moves by K[Z] = Σᵢ (AᵢAᵢᵀ) Z (BᵢᵀBᵢ) when the factors move by Vᵢ = AᵢᵀZBᵢᵀ, and the
+shortest V that moves β by U has K[Z] = U. `MatrixProduct.lift` solves this to full precision. That
+fails for nearly singular factors, and is not needed for steps that are corrected later.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,8 +48,8 @@ class ProductKernel:
     def solve(self, u: Tensor, *, accuracy: float, damping: float = 0.0) -> Tensor:
         """Return Z with ‖K[Z] + λZ − U‖ ≤ accuracy · ‖U‖.
 
-        In the eigenvectors of the outermost terms two of the L are diagonal, and the diagonal of K
-        preconditions the rest.
+        In the eigenvectors of the outermost terms, two of the L terms are diagonal. The diagonal of
+        K preconditions the rest.
 
         Raises:
             ConvergenceError: If conjugate gradients do not get there.
@@ -147,6 +147,6 @@ def conjugate_gradients(
     missed = float(torch.linalg.vector_norm(r)) / max(goal / accuracy, 1e-300)
     raise ConvergenceError(
         f"conjugate gradients stopped at a relative residual of {missed:.1e}, above the "
-        f"{accuracy:.0e} asked for: the factors are too close to singular. Try a larger or an "
+        f"requested {accuracy:.0e}: the factors are too close to singular. Try a larger or an "
         "orthogonal initialization, or a positive damping."
     )

@@ -21,7 +21,7 @@ from natgrad.parametrizations.base import check_leaves, flatten, unflatten
 def flattening(
     params: tuple[Tensor, ...], layer: int | None
 ) -> tuple[Callable[[Tensor], tuple[Tensor, ...]], Callable[[tuple[Tensor, ...]], Tensor]]:
-    """Return maps from a vector to factors and back, of all factors or of one."""
+    """Return maps from a vector to factors and back, for all factors or for one."""
     if layer is None:
         return lambda z: unflatten(z, params), flatten
     zeros = [torch.zeros_like(w) for w in params]
@@ -72,8 +72,8 @@ class Lift:
 
     Attributes:
         left: A₁…A_L.
-        right: B₁…B_L, or BᵢQ where only the row space Q of some inputs is seen.
-        u: U, the velocity wanted.
+        right: B₁…B_L, or BᵢQ if only the row space Q of some inputs matters.
+        u: U, the target velocity.
         left_root: R, invertible; None is the identity.
         right_root: S, invertible; None is the identity.
         damping: λ ≥ 0.
@@ -87,10 +87,10 @@ class Lift:
     damping: float = 0.0
 
     def solve(self, shares: Sequence[float] | None) -> list[Tensor]:
-        """Return V₁…V_L: the shortest solution, or one shared among layers.
+        """Return V₁…V_L: the shortest solution, or the one that is shared among layers.
 
         Raises:
-            RankDeficientError: If a sharing layer alone cannot reach every velocity.
+            RankDeficientError: If a layer with a share cannot reach every velocity alone.
         """
         if shares is not None:
             return self._shared(shares)
@@ -114,7 +114,7 @@ class Lift:
         return (a is None or _rank(a) == n) and (b is None or _rank(b) == m)
 
     def _reachable(self) -> Tensor:
-        """Return the velocity nearest to U, in the metric, that the factors can produce."""
+        """Return the reachable velocity that is nearest to U in the metric."""
         if self.surjective():
             return self.u
         w = self._whitened()
@@ -137,7 +137,7 @@ class Lift:
         )
 
     def _shared(self, shares: Sequence[float]) -> list[Tensor]:
-        """Let each layer alone produce its share: [BLH18] (16), [KMH21] (51) as corrected."""
+        """Return V with one share per layer: [BLH18] (16), [KMH21] (51) as corrected."""
         square = self.u.shape[0] == self.u.shape[1] and _square(self.left, self.right)
         if not self.damping and all(shares) and square:
             solved = self._by_inverses(shares)
@@ -239,23 +239,23 @@ def check_factors(params: Sequence[Tensor], depth: int, name: str) -> None:
 
 
 def refuse_unreachable(reached: Tensor, u: Tensor) -> None:
-    """Raise `RankDeficientError` if the reached velocity misses the one wanted."""
+    """Raise `RankDeficientError` if the reached velocity misses the target."""
     tolerance = 1e4 * torch.finfo(u.dtype).eps
     missed = float(torch.linalg.vector_norm(reached - u))
     wanted = float(torch.linalg.vector_norm(u))
     if missed > tolerance * wanted:
         raise RankDeficientError(
-            f"no direction moves the hypothesis along the velocity wanted: the nearest misses it "
-            f"by {missed / wanted:.1e} of its size, because the factors lack rank. Use natural() "
+            f"no direction moves the hypothesis along this velocity: the nearest misses it by "
+            f"{missed / wanted:.1e} of its size, because the factors lack rank. Use natural() "
             "for the nearest one, or a full-rank initialization."
         )
 
 
 def refuse_rounding(factors: Sequence[Tensor], v: Sequence[Tensor], u: Tensor) -> None:
-    """Raise `ConvergenceError` if v, as rounded, misses what the factors can reach of u.
+    """Raise `ConvergenceError` if v, after rounding, misses the part of u that can be reached.
 
-    Judged in double precision. Products of nearly singular factors take large movements that
-    cancel in β, and the more layers, the more digits cancel: float32 runs out of them first.
+    This is judged in double precision. Nearly singular factors need large movements that cancel in
+    β. With more layers more digits cancel, and float32 fails first.
     """
     wide = [widen(w) for w in factors]
     left, right = partial_products(wide)
@@ -268,7 +268,7 @@ def refuse_rounding(factors: Sequence[Tensor], v: Sequence[Tensor], u: Tensor) -
     within = float(reachable(*near, missed.to(u)).norm())
     if within > tolerance * size:
         raise ConvergenceError(
-            f"in {u.dtype} the direction found misses {within / size:.1e} of the velocity wanted: "
+            f"in {u.dtype} the direction found misses {within / size:.1e} of the target velocity: "
             f"the {len(factors)} factors are too close to singular for this precision. Use "
             "float64, a positive damping, or an orthogonal initialization."
         )

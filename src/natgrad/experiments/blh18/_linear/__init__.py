@@ -1,1 +1,1 @@
-"""What Figures 1A, 1B and 1C share: deep linear networks."""
+"""Deep linear networks, the parts that Figures 1A, 1B and 1C share."""

@@ -1,4 +1,4 @@
-"""Claims of Figures 1A, 1B and 1C, and what we chose."""
+"""Claims of Figures 1A, 1B and 1C, and our choices."""
 
 import math
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class Curves:
     def rivals_seconds(self, method: str) -> Numbers:
         """Return the seconds until arrival, or all seconds spent where there is none.
 
-        A method that diverged stops there and will not arrive, whatever its seconds: infinite.
+        A method that diverged never arrives, so its seconds are infinite.
         """
         at = self.names.index(method)
         spent = np.where(np.isfinite(self.test[:, at, -1]), self.spent[:, at, -1], math.inf)
@@ -84,7 +84,7 @@ def slopes(excess: Numbers) -> Numbers:
 
 
 def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
-    """Return what the race shows."""
+    """Return the claims about the race."""
     curves, sized = Curves(config, arrays), ("quick", "paper")
     until = min(panel.sgd, config.passes)
     where = f"[BLH18] Figure 1{panel.letter}"
@@ -116,7 +116,7 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
             relation=">",
             bound=CLOSE,
             expected=panel.sgd_fails,
-            presets=sized if panel.sgd_fails else ("paper",),  # two problems refute nothing
+            presets=sized if panel.sgd_fails else ("paper",),  # two are too few
             **over_seeds(curves.after("SGD", until), "min"),
         ),
         within(
@@ -140,7 +140,7 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
         Claim(
             id="published-seconds",
             statement="eq. 20 as published needs fewer seconds than every first-order method "
-            "(same measure)",
+            "(seconds of the fastest over its own, smallest over seeds)",
             source=where,
             relation=">",
             bound=1.0,
@@ -184,7 +184,7 @@ def claims(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[Claim]:
 
 
 def departures(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and where our numbers differ from the paper's text."""
+    """Return our choices, and where our numbers differ from the paper's text."""
     curves = Curves(config, arrays)
     rates = ", ".join(
         f"{name} {rate:g}" for name, rate in zip(curves.first_order, arrays["rate"], strict=True)
@@ -195,9 +195,9 @@ def departures(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[str
         f"1/max(in, out), rescaled so that ‖W‖_F² = {config.power:g} for the whole map. The "
         f"best rate for SGD in the grid is then {arrays['rate'][0]:g} (printed: {panel.rate:g}). "
         "With fan-in factors the printed rates diverge.",
-        "The model assumes noise covariance I; that of the data, 1e-6 I, only sets the noise "
-        "floor. Eq. 20 starts at λ = 0.01 and keeps λ ≥ 1e-8; without this bound λ runs away at "
-        "the noise floor.",
+        "The model assumes noise covariance I. The noise covariance of the data, 1e-6 I, only sets "
+        "the noise floor. Eq. 20 starts at λ = 0.01 and keeps λ ≥ 1e-8; without this bound λ runs "
+        "away at the noise floor.",
         f"Every first-order method was tuned with {len(config.sgd_rates)} rates × "
         f"{config.tuning_passes} passes on every problem, validated on 1000 further samples of its "
         f"teacher, with one rate for all problems: {rates}. No natural gradient was tuned.",
@@ -224,7 +224,7 @@ def departures(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[str
         found.append(
             "The rate of decay is measured from a start near an orthogonal teacher. W(t) is a "
             "straight line to W*. From a random start a square network meets det W = 0 on this "
-            "line, where the undamped flow is singular; with damping it passes."
+            "line, where the undamped flow is singular. With damping the flow passes this point."
         )
     if shares(config.widths) < len(config.widths) - 1:
         depth, k = len(config.widths) - 1, shares(config.widths)
@@ -244,7 +244,7 @@ def departures(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[str
 
 
 def arrives(curves: Curves, method: str) -> str:
-    """Say when the median seed arrives, in passes and seconds, or that it does not."""
+    """Return a phrase: when the median seed arrives, in passes and seconds, or that it does not."""
     passes = float(np.median(curves.passes_until(method)))
     seconds = float(np.median(curves.seconds_until(method)))
     if math.isfinite(passes):

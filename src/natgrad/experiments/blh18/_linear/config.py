@@ -1,4 +1,4 @@
-"""Config of Figures 1A, 1B and 1C, and what each panel should show."""
+"""Config of Figures 1A, 1B and 1C, and the expected result of each panel."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -44,14 +44,14 @@ class DeepLinear:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """What one panel of the figure should show.
+    """The expected result of one panel of the figure.
 
     Attributes:
         letter: A, B or C.
         rate: SGD's best learning rate according to the paper.
         published: Passes within which eq. 20 arrives at the noise floor.
         sgd: Passes after which the paper's SGD has not arrived.
-        sgd_fails: Whether that holds on each of our problems.
+        sgd_fails: Whether SGD has not arrived by then on any of our problems either.
         best: Passes within which our best method arrives.
         published_wins: Whether eq. 20 also takes fewer seconds than every first-order method.
         decay_start: Where the decay without noise starts.

@@ -69,7 +69,7 @@ def _race(axes: Axes, curves: Curves, test: Any, noise: float, *, by_seconds: bo
     for index, name in enumerate(curves.names):
         errors = np.where(test[:, index] > top, np.nan, test[:, index])
         x = np.median(curves.spent[:, index], axis=0) if by_seconds else curves.passes
-        first = 1 if by_seconds else 0  # a log axis has no place for the start, at 0 s
+        first = 1 if by_seconds else 0  # a log axis cannot show the start, at 0 s
         label = LABELS.get(name, name)
         front = 4 if name in (PUBLISHED, BEST) else 3
         shape = LOOKS[name] | {"zorder": front, "label": label}

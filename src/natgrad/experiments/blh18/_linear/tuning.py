@@ -1,4 +1,4 @@
-"""Learning rates side by side: one network per rate, all trained on the same batches."""
+"""Trials of learning rates in parallel: one network per rate, all trained on the same batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

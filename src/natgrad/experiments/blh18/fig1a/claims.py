@@ -1,4 +1,4 @@
-"""Claims of Figure 1A, and what we chose."""
+"""Claims of Figure 1A, and our choices."""
 
 from functools import partial
 

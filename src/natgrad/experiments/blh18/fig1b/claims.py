@@ -1,4 +1,4 @@
-"""Claims of Figure 1B, and what we chose."""
+"""Claims of Figure 1B, and our choices."""
 
 from functools import partial
 

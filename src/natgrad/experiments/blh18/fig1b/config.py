@@ -14,6 +14,9 @@ EXPERIMENT = Experiment(
     title="Sixteen linear layers of width 20 to 100 to 20: the natural gradient needs a pass or "
     "two",
     source="[BLH18] Figure 1B",
+    story="The layers now widen from 20 to 100 units and narrow to 20 again. SGD with its best "
+    "learning rate is slow here too. The natural gradient needs a pass or two, because "
+    "depth does not change the rate at which its error decays.",
     presets={
         "smoke": DeepLinear(
             widths=(8, 12, 16, 12, 8), power=2.0, examples=2_000, tests=500, natural_batch=200,

@@ -1,4 +1,4 @@
-"""Claims of Figure 1C, and what we chose."""
+"""Claims of Figure 1C, and our choices."""
 
 from functools import partial
 

@@ -13,6 +13,9 @@ EXPERIMENT = Experiment(
     name="blh18/fig1c",
     title="A bottleneck slows the layerwise natural gradient; one step length per layer fixes it",
     source="[BLH18] Figure 1C",
+    story="Two units in the middle make a bottleneck through which everything must pass. The "
+    "layerwise natural gradient of the paper slows down there, at a rate that the widths "
+    "predict. One step length per layer gives the speed back.",
     presets={
         "smoke": DeepLinear(
             widths=(12, 6, 2, 6, 12), power=3.0, examples=2_000, tests=500, natural_batch=200,

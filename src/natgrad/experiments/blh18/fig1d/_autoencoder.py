@@ -185,7 +185,7 @@ def race_on_all_cores(config: WallRace) -> Result:
     """Return a `race` timed by the wall clock, with the `threads` of each method and `cores`.
 
     Before the race every method is tried with one thread and with all cores, on weights that are
-    thrown away. It then races with whichever was faster. Nothing else should run meanwhile.
+    then discarded. It races with whichever was faster. Nothing else should run at the same time.
     """
     choices = (1, cores())
     contest.warm_up([partial(_step, entry) for entry in config.race.entries])

@@ -1,7 +1,7 @@
 """Cells of Figure 1D: rates are tuned, then all methods race, by start and by clock.
 
-The functions of the cells are in `_autoencoder`, which does not import the config: an edited preset
-or title leaves finished races valid.
+The functions of the cells are in `_autoencoder`, which does not import the config. So finished
+races stay valid when a preset or a title changes.
 """
 
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ def compute(config: Autoencoder, sweep: Sweep) -> Arrays:
     _add(arrays, "glorot_", found[config.seeds :])
     entered = (first_order[0], natural[0], natural[-1])  # those of `WALL`
     wall = []
-    for seed in range(config.wall_seeds):  # one sweep each: alone on the machine
+    for seed in range(config.wall_seeds):  # one sweep each, so that each runs alone on the machine
         timed = WallRace(given("uniform", entered, seed), config.wall_trial)
         wall += sweep([Cell(race_on_all_cores, timed, f"seed {seed}")], "race on all cores")
     _add(arrays, "wall_", wall)

@@ -1,4 +1,4 @@
-"""Claims of Figure 1D, and what we chose."""
+"""Claims of Figure 1D, and our choices."""
 
 import math
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ class Curves:
 
 
 def claims(config: Autoencoder, arrays: Arrays) -> Sequence[Claim]:
-    """Return how much sooner natural gradients reach SGD's last error."""
+    """Return the claims: how much sooner natural gradients reach SGD's last error."""
     curves, glorot, wall = (Curves(arrays, prefix) for prefix in ("", "glorot_", "wall_"))
     where, ours = "[BLH18] Figure 1D", "natgrad"
 
@@ -129,7 +129,7 @@ def claims(config: Autoencoder, arrays: Arrays) -> Sequence[Claim]:
 
 
 def departures(config: Autoencoder, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and where our numbers differ from the paper's text."""
+    """Return our choices, and where our numbers differ from the paper's text."""
     curves = Curves(arrays)
     pixels = 784 if bool(arrays["mnist"]) else 64
     sizes = "–".join(str(size) for size in widths(config.hidden, pixels))
@@ -184,7 +184,7 @@ def departures(config: Autoencoder, arrays: Arrays) -> Sequence[str]:
 
 
 def _met(curves: Curves, method: str) -> str:
-    """Say how much faster a method reaches the mark, or that it does not."""
+    """Return a phrase: how much faster a method reaches the mark, or that it does not."""
     lead = curves.sooner(method)
     missed = int((lead == 0).sum())
     if missed:
@@ -193,7 +193,7 @@ def _met(curves: Curves, method: str) -> str:
 
 
 def _clock(config: Autoencoder, arrays: Arrays) -> str:
-    """Say what a step took by the wall clock."""
+    """Return a sentence on the wall-clock time of each method's steps."""
     curves = Curves(arrays, "wall_")
     batches = {
         "SGD": config.batch,
@@ -210,6 +210,6 @@ def _clock(config: Autoencoder, arrays: Arrays) -> str:
     return (
         f"Ratios on all cores come from separate runs timed by the wall clock, alone on the "
         f"machine's {int(arrays['cores'])} cores, without evaluation. Each method has one thread "
-        "or all, whichever was faster in a trial before. A step took (threads in brackets): "
+        "or all, whichever was faster in an earlier trial. A step took (threads in brackets): "
         f"{', '.join(each)}."
     )

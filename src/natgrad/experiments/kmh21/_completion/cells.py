@@ -128,7 +128,7 @@ class NuclearConfig:
 
 
 def nuclear(config: NuclearConfig) -> Arrays:
-    """Return this completion, with its certificate."""
+    """Return errors and rank of this completion, and its certificate."""
     problem = config.task.problem()
     shape = (config.task.size, config.task.size)
     limit = nuclear_norm(problem.positions, problem.values, shape, rtol=config.tolerance)

@@ -1,1 +1,1 @@
-"""What Figures 4 and 6 share: sparse classification."""
+"""Sparse classification, the parts that Figures 4 and 6 share."""

@@ -1,4 +1,4 @@
-"""Claims that Figures 4 and 6 share: what the natural gradient does in either of them."""
+"""Claims about the natural gradient that Figures 4 and 6 share."""
 
 from collections.abc import Sequence
 
@@ -82,8 +82,8 @@ def vertex(config: Sizes, arrays: Arrays, observations: Sequence[int]) -> list[C
             [
                 Claim(
                     id="flow-basis-now",
-                    statement="already at this time the D smallest margins of the flow are those "
-                    "of the program's basis (share of seeds)",
+                    statement=f"N > D: already at t = {config.until:g} the D smallest margins of "
+                    "NGD are those of the linear program's basis (share of seeds)",
                     source="natgrad",
                     **over_seeds(arrays["path_basis"].min(axis=0)),
                     relation=">=",
@@ -97,8 +97,8 @@ def vertex(config: Sizes, arrays: Arrays, observations: Sequence[int]) -> list[C
         ),
         Claim(
             id="flow-basis",
-            statement=f"at t = {1000 * config.until:g} the D smallest margins of the flow are "
-            "those of the program's basis (share of seeds)",
+            statement=f"N > D: at t = {1000 * config.until:g} the D smallest margins of NGD are "
+            "those of the linear program's basis (share of seeds)",
             source="natgrad",
             **over_seeds(arrays["later_basis"].min(axis=0)),
             relation=">=",
@@ -109,7 +109,7 @@ def vertex(config: Sizes, arrays: Arrays, observations: Sequence[int]) -> list[C
 
 
 def population_refuted(config: Sizes, arrays: Arrays) -> Claim:
-    """Return the paper's statement on the population Fisher, which we refute."""
+    """Return the paper's claim about the population Fisher, which our numbers refute."""
     accuracy = Table(arrays)
     gaps = [accuracy(POPULATION, n) - accuracy("EGD L=1", n) for n in config.observations]
     return Claim(

@@ -1,4 +1,4 @@
-"""What Figures 4 and 6 share: accuracy against the number of samples, logits, coefficients."""
+"""Curves that Figures 4 and 6 share: accuracy against number of samples, logits, coefficients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -44,7 +44,7 @@ class Sizes(Protocol):
 
     @property
     def seeds(self) -> int:
-        """Number of samples sets."""
+        """Number of data sets."""
 
     @property
     def few(self) -> int:
@@ -93,7 +93,7 @@ def curve_cells(
 def grid(
     found: Mapping[Key, Result], name: str, *axes: Sequence[Any], last: bool = True
 ) -> npt.NDArray[np.float64]:
-    """Return one quantity over all keys in the product of the axes; NaN where there is none.
+    """Return one quantity for all combinations of the axes' values; NaN where there is none.
 
     Args:
         found: Results by key.
@@ -112,7 +112,7 @@ def grid(
 
 
 def curve_arrays(config: Sizes, found: Mapping[Key, Result], **more: Any) -> Arrays:
-    """Return the arrays of the first row of both figures, with coordinates for others."""
+    """Return the arrays of the first row of panels, with coordinates for the others."""
     seeds = list(range(config.seeds))
     names, many = methods(config), list(config.observations)
     arrays = Arrays(

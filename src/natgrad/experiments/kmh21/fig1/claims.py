@@ -1,4 +1,4 @@
-"""Claims of Figure 1, and what we chose."""
+"""Claims of Figure 1, and our choices."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from natgrad.lab.experiment import PRESETS
 
 
 def claims(config: Fig1, arrays: Arrays) -> Sequence[Claim]:
-    """Return what the paths show."""
+    """Return the claims about the paths."""
     beta, ends = arrays["beta"], arrays["finite_end"]
     gaps = np.linalg.norm(ends[:, 0] - ends[:, 1], axis=-1)
     truth = [euclidean_optimum(space) for space in SPACES]
@@ -59,7 +59,7 @@ def claims(config: Fig1, arrays: Arrays) -> Sequence[Claim]:
 
 
 def departures(config: Fig1, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose where the paper is silent."""
+    """Return our choices where the paper is silent."""
     return [
         "The paper's Figure 1 is a sketch. Here every path is computed: regression on one "
         "observation, x = (1, ½) and y = 2. Its optima form a line of hypotheses. The Fisher is "

@@ -23,6 +23,10 @@ EXPERIMENT = Experiment(
     name="kmh21/fig1",
     title="EGD finds a different optimum in each parametrization, NGD finds the same one",
     source="[KMH21] Figure 1",
+    story="One observation of two coefficients leaves a whole line of optima. Gradient descent "
+    "ends at a different point of it in each parametrization of the same model. The "
+    "natural gradient takes the same path through hypotheses in both, so it ends at the "
+    "same point.",
     presets={
         "smoke": Fig1(points=31),
         "quick": Fig1(),

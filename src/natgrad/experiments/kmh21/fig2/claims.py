@@ -1,4 +1,4 @@
-"""Claims of Figure 2, and what we chose."""
+"""Claims of Figure 2, and our choices."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from natgrad.lab.experiment import PRESETS
 
 
 def claims(config: Fig2, arrays: Arrays) -> Sequence[Claim]:
-    """Return what the separators show."""
+    """Return the claims about the separators."""
     depths = list(config.depths)
     egd, ngd, norms = arrays["egd_angle"], arrays["ngd_angle"], arrays["norm_limit_angle"]
     first, last, vertex = depths.index(1), depths.index(4), float(arrays["vertex_angle"])
@@ -80,7 +80,7 @@ def claims(config: Fig2, arrays: Arrays) -> Sequence[Claim]:
 
 
 def departures(config: Fig2, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and what the paper does not say."""
+    """Return our choices, and results that the paper does not state."""
     at = config.depths.index(2)
     now, limit = arrays["egd_angle"][at, -1], arrays["norm_limit_angle"][at]
     return [

@@ -36,6 +36,10 @@ EXPERIMENT = Experiment(
     title="EGD separates the plane differently at each depth, NGD at every depth by the same "
     "vertex",
     source="[KMH21] Figure 2",
+    story="Many lines separate these two classes. Gradient flow turns to another one at each "
+    "depth: the ℓ2 max margin at depth 1, sparser ones as the network gets deeper. "
+    "Natural gradient flow takes one path at every depth, to a vertex that a linear "
+    "program predicts.",
     presets={
         "smoke": Fig2(points=27),
         "quick": Fig2(),

@@ -59,7 +59,7 @@ class ResponseConfig:
 
 
 def responses(config: ResponseConfig) -> dict[str, npt.NDArray[Any]]:
-    """Return Δβ per unit of step for each method, and the residuals of what must agree."""
+    """Return Δβ per unit of step for each method, and the residuals of the identities."""
     size, product = config.size, MatrixProduct(config.depth)
     generator = torch.Generator().manual_seed(config.seed)
     factors = product.init_gaussian((size, size), scale=1.0, generator=generator)
@@ -108,7 +108,7 @@ def _by_autograd(product: MatrixProduct, factors: Factors, middle: int) -> tuple
     jacobian = torch.cat([row.reshape(beta.numel(), -1) for row in rows], dim=1)
     at = middle * beta.shape[1] + middle
     column = (jacobian @ jacobian[at]).reshape(beta.shape)
-    # J F⁺ Jᵀ projects on the range of J: from its left singular vectors, F is never formed.
+    # J F⁺ Jᵀ projects onto the range of J. The left singular vectors give it without forming F.
     u, s, _ = torch.linalg.svd(jacobian, full_matrices=False)
     u = u[:, s > 1e-12 * s[0]]
     return column, (u @ u[at]).reshape(beta.shape)

@@ -1,4 +1,4 @@
-"""Claims of Figure 3, and what we chose."""
+"""Claims of Figure 3, and our choices."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def claims(config: Fig3, arrays: Arrays) -> Sequence[Claim]:
-    """Return what the maps show, for the worst of all starts."""
+    """Return the claims about the maps, judged by the worst of all starts."""
     depths = list(config.depths)
     one, two = depths.index(1), depths.index(2)
     deep = [k for k, depth in enumerate(depths) if depth >= 3]
@@ -45,15 +45,16 @@ def claims(config: Fig3, arrays: Arrays) -> Sequence[Claim]:
         ),
         claim(
             "ngf",
-            "NGF moves only the observed entry at every depth (same measure)",
+            "NGF moves only the observed entry at every depth (largest movement elsewhere, "
+            "relative)",
             "[KMH21] Figure 3, §4",
             float(off_entry(arrays["ngf"]).max()),
             1e-8,
         ),
         claim(
             "ngd",
-            "a finite step of equal-share NGD moves only the observed entry at every depth (same "
-            "measure)",
+            "a finite step of equal-share NGD moves only the observed entry at every depth "
+            "(largest movement elsewhere, relative)",
             "[KMH21] Figure 3",
             float(off_entry(arrays["ngd"]).max()),
             1e-8,
@@ -80,7 +81,7 @@ def claims(config: Fig3, arrays: Arrays) -> Sequence[Claim]:
         claim(
             "kernels",
             "the closed forms of both kernels agree with autograd (relative difference)",
-            "[KMH21] §4, ERRATA",
+            "[KMH21] §4, as corrected in docs/paper_map.md",
             float(max(arrays["kernel_residual"].max(), arrays["natural_kernel_residual"].max())),
             1e-10,
         ),
@@ -115,7 +116,7 @@ def claims(config: Fig3, arrays: Arrays) -> Sequence[Claim]:
 
 
 def departures(config: Fig3, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and what the paper does not say."""
+    """Return our choices, and results that the paper does not state."""
     two = list(config.depths).index(2)
     shortest = np.median(off_entry(arrays["shortest"][two:]), axis=-1)
     named = ", ".join(
@@ -147,7 +148,7 @@ def off_entry(response: Floats) -> Floats:
 
 
 def off_cross(response: Floats) -> Floats:
-    """Return the same for entries outside the row and the column of the observed one."""
+    """Return the largest response outside the row and the column of the observed entry."""
     middle = response.shape[-1] // 2
     rest = response.copy()
     rest[..., middle, :] = 0

@@ -19,10 +19,10 @@ class Fig3:
     natural_step: float = 0.5
     """Step η of NGD. Our choice."""
     seeds: int = 20
-    """Random starts. The first is drawn, the claims use all."""
+    """Random starts. The figure shows the first, and the claims use all."""
 
     def __post_init__(self) -> None:
-        """Refuse what leaves a claim without a number."""
+        """Refuse values that leave a claim without a number."""
         if not {1, 2, 3} <= set(self.depths) or self.size % 2 == 0 or self.size < 3:
             raise InvalidInputError(
                 "depths must contain 1, 2 and 3 and size must be odd and at least 3, but are "
@@ -32,9 +32,13 @@ class Fig3:
 
 EXPERIMENT = Experiment(
     name="kmh21/fig3",
-    title="With EGD one observed entry moves its row and column at depth 2 and everything from "
-    "depth 3 on; with NGD it moves alone",
+    title="With EGD one observed entry moves its row and column at depth 2, and all entries from "
+    "depth 3 on; with NGD only the observed entry moves",
     source="[KMH21] Figure 3",
+    story="One entry of a product of matrices is observed above its value. Gradient descent "
+    "moves that entry alone at depth 1, its row and column at depth 2, and the whole "
+    "matrix from depth 3 on. Natural gradient descent over all entries moves the entry "
+    "alone at every depth, so it has nothing to say about the others.",
     presets={
         "smoke": Fig3(size=7, seeds=2),
         "quick": Fig3(seeds=10),

@@ -1,1 +1,1 @@
-"""[KMH21] Figure 4: sparse classification with D = 1000, and what explains the paper's curves."""
+"""[KMH21] Figure 4: sparse classification with D = 1000, and causes of the paper's curves."""

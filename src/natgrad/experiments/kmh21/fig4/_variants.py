@@ -45,7 +45,7 @@ class Overshoot:
 def overshoot(config: Overshoot) -> Result:
     """Return the accuracy of descent, and of the flow from the same coefficients, by scale.
 
-    With independent rows each sample steps by itself, sₙ ← sₙ + η yₙ(1 + e^{−yₙsₙ}) ([KMH21] C.3,
+    With independent rows each logit has its own step, sₙ ← sₙ + η yₙ(1 + e^{−yₙsₙ}) ([KMH21] C.3,
     corrected), and β = β₀ + X⁺(s − s₀) holds for steps as for the flow. A logit that starts at
     s̃ = −10 jumps to 22000 η.
     """
@@ -93,7 +93,7 @@ def natural_depth(config: Depth) -> Result:
     The logits s(t) are those of Theorem 4 at any depth. The shortest ẇ that produces them is
     ẇ_l = c_l ⊙ Xᵀν̇. This is the form of gradient flow, whose factors are functions of z = Xᵀν
     (`dual_layers`). So β(t) = β(Xᵀν), where Newton's method solves Xβ(Xᵀν) = s(t) for ν at each
-    time. No differential equation is left.
+    time. There is no differential equation to integrate.
     """
     began = time.process_time()
     task = config.task.data()

@@ -1,4 +1,4 @@
-"""Cells of Figure 4: the paper's curves, what explains them, what lies beyond them."""
+"""Cells of Figure 4: the paper's curves, their causes, and further results."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The picture of Figure 4: the paper's figure, what explains its curves, what goes beyond it."""
+"""The picture of Figure 4: the paper's figure, the causes of its curves, and further results."""
 
 import math
 from typing import Any
@@ -66,7 +66,7 @@ def _ramp(name: str, count: int) -> list[Any]:
 
 
 def _gaussian(axes: Axes, config: Fig4, arrays: Arrays) -> None:
-    """Draw how much of the lead of L = 4 is left from Gaussian factors, by scale and N."""
+    """Draw the share of its lead over L = 1 that L = 4 keeps from Gaussian factors."""
     scales, left = np.array(config.gaussian_scales), lead_left(config, arrays)
     colors = _ramp("Blues", len(config.observations))
     shifts = np.linspace(0.94, 1.06, len(config.observations))  # bars side by side

@@ -43,7 +43,7 @@ class DynamicsConfig:
 
 
 def dynamics(config: DynamicsConfig) -> Arrays:
-    """Follow the flow in float64 at a tight tolerance, and measure what it must conserve."""
+    """Follow the flow in float64 at a tight tolerance, and measure its conserved quantities."""
     problem, product = config.task.problem(), MatrixProduct(config.depth)
     shape = (config.task.size, config.task.size)
     factors = product.init_gaussian(shape, scale=config.scale, generator=config.task.generator())
@@ -142,14 +142,14 @@ def products(config: ProductsConfig) -> Arrays:
 
 @dataclass(frozen=True, kw_only=True)
 class RaceConfig:
-    """The flow against a plain loop: autograd and fixed steps."""
+    """A race between the flow and a plain loop with autograd and fixed steps."""
 
     cell: EuclideanConfig
     max_steps: int = 400_000
 
 
 def race(config: RaceConfig) -> Arrays:
-    """Time both to the same training error, the loop with the longest step that agrees.
+    """Time both to the same training error; the loop takes the longest step that agrees.
 
     The loop's step starts near the edge of stability, at 1.8 over the largest spectral radius along
     the flow. It is halved until the test error is within a tenth of the flow's, or both are below

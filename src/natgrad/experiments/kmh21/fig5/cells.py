@@ -35,10 +35,11 @@ class Panels:
         """Add the cells of all combinations of the axes' values.
 
         Args:
-            name: Of the panel.
+            name: Name of the panel.
             axes: Values by axis.
             make: Returns function and config of the cell for one combination.
-            inner: Axes of the arrays that a cell returns, by key, where they are not numbers.
+            inner: Axes of the arrays that a cell returns, by key; results without an entry are
+                numbers.
         """
         begin = len(self.cells)
         for values in product(*axes.values()):

@@ -63,7 +63,7 @@ class Fig5:
     """Depth, scale and observed entries of the cells on which an autograd loop runs to the end."""
 
     def __post_init__(self) -> None:
-        """Refuse what leaves a claim without a number."""
+        """Refuse values that leave a claim without a number."""
         if not {2, 3} <= set(self.depths) or not {2, 3} <= set(self.natural_depths):
             raise InvalidInputError(
                 "depths and natural_depths must contain 2 and 3, which the claims compare, but are "
@@ -103,6 +103,10 @@ EXPERIMENT = Experiment(
     title="Depth lets EGD complete matrices; NGD does so with the Fisher over the observed "
     "entries, but never with the Fisher over all entries",
     source="[KMH21] Figure 5, §4, Q&A",
+    story="A matrix of low rank must be completed from some of its entries. Deep factorizations "
+    "trained by gradient descent complete it, and the deeper ones need fewer entries. "
+    "Natural gradient descent fails at every depth if its Fisher covers all entries, and "
+    "succeeds if it covers only the observed ones.",
     presets={
         "smoke": Fig5(seeds=1, collapsed_seeds=3, **_SMALL),  # type: ignore[arg-type]
         "quick": Fig5(

@@ -1,4 +1,4 @@
-"""Claims of Figure 6, and what we chose."""
+"""Claims of Figure 6, and our choices."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _WHERE = "[KMH21] Figure 6"
 
 
 def claims(config: Fig6, arrays: Arrays) -> Sequence[Claim]:
-    """Return what the curves show."""
+    """Return the claims about the curves."""
     return [
         *_depth(config, arrays),
         *shared.natural(config, arrays, where=_WHERE, dip=0.58),
@@ -68,7 +68,7 @@ def _depth(config: Fig6, arrays: Arrays) -> list[Claim]:
 
 
 def _gaussian(config: Fig6, arrays: Arrays) -> list[Claim]:
-    """Return what Gaussian factors do to L = 5, and where they explain “poorly”."""
+    """Return the claims about L = 5 from Gaussian factors, which explain the paper's “poorly”."""
     names, kept = arrays.coordinates["method"], slice(config.gaussian_seeds)
     shallow, deepest = (
         arrays["accuracy"][names.index(f"EGD L={depth}"), :, kept] for depth in (1, 5)
@@ -124,7 +124,7 @@ def _sample(config: Fig6, arrays: Arrays) -> Claim:
 
 
 def departures(config: Fig6, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and where our numbers differ from the paper's text."""
+    """Return our choices, and where our numbers differ from the paper's text."""
     accuracy, many = Table(arrays), config.many
     at, most = config.observations.index(many), max(config.observations)
     gaussian = 100 * arrays["gaussian"]

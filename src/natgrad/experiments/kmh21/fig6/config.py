@@ -23,7 +23,7 @@ class Fig6:
     until: float = 1e6
     """Final time for the mean loss: that of the paper's 2 million steps if each has length ½."""
     seeds: int = 20
-    """Number of samples sets."""
+    """Number of data sets."""
     few: int = 40
     """N < D in the panel on logits."""
     many: int = 100
@@ -70,6 +70,9 @@ EXPERIMENT = Experiment(
     name="kmh21/fig6",
     title="The same in 50 dimensions: depth helps up to L = 5, NGD dips at N = D",
     source="[KMH21] Figure 6",
+    story="The experiment of Figure 4 is repeated in 50 dimensions, with more depths and more "
+    "data sets. Depth helps gradient descent up to five layers. Natural gradient descent "
+    "again dips at N = D, and the Fisher of the population removes the dip.",
     presets={
         "smoke": Fig6(
             dim=12,

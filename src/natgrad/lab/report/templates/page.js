@@ -55,11 +55,34 @@
     }
   }
 
-  // The picture is in the page once; its link to save it takes it from there.
+  // The picture is in the page once; links to save it take it from there, as it is or as a PNG.
   function pictures() {
     for (const link of document.querySelectorAll("a[data-picture]")) {
-      link.href = link.closest("figure").querySelector("img").src;
+      const image = link.closest("figure").querySelector("img");
+      link.href = image.src;
       link.hidden = false;
+      if (link.dataset.picture !== "PNG" || image.src.startsWith("data:image/png")) continue;
+      link.addEventListener("click", () => {
+        const canvas = document.createElement("canvas");
+        [canvas.width, canvas.height] = [2 * image.naturalWidth, 2 * image.naturalHeight];
+        canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+        link.href = canvas.toDataURL("image/png");
+      });
+    }
+  }
+
+  // Tables are packed to a quarter of their size; a click unpacks one and saves it.
+  function downloads() {
+    for (const link of document.querySelectorAll(".downloads a")) {
+      link.addEventListener("click", async (event) => {
+        if (!link.download.endsWith(".gz")) return;
+        event.preventDefault();
+        const packed = Uint8Array.from(atob(link.href.split(",")[1]), (c) => c.charCodeAt(0));
+        const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+        link.href = URL.createObjectURL(await new Response(stream).blob());
+        link.download = link.download.replace(/\.gz$/, "");
+        link.click();
+      });
     }
   }
 
@@ -122,5 +145,49 @@
     window.addEventListener("resize", () => { if (dialog.open) resize(scale); });
   }
 
-  document.addEventListener("DOMContentLoaded", () => { theme(); tables(); pictures(); zoom(); });
+  // Each picture is in the page once; thumbnails take it from there.
+  function thumbnails() {
+    for (const small of document.querySelectorAll("[data-thumbnail]")) {
+      const picture = document.querySelector(`#${CSS.escape(small.dataset.thumbnail)} .picture img`);
+      if (!picture) continue;
+      small.src = picture.src;
+      small.hidden = false;
+    }
+  }
+
+  // On a narrow screen the panels of a picture stand one below the other.
+  function panels() {
+    const narrow = matchMedia("(max-width: 46rem)");
+    async function split(button) {
+      const whole = button.querySelector("img");
+      await whole.decode().catch(() => null);
+      const [width, height] = [whole.naturalWidth, whole.naturalHeight];
+      for (const [x, y, w, h] of JSON.parse(button.dataset.panels)) {
+        const panel = document.createElement("span");
+        const image = Object.assign(new Image(), { src: whole.src, alt: "" });
+        panel.className = "panel";
+        panel.style.aspectRatio = `${w * width} / ${h * height}`;
+        panel.style.maxWidth = `${1.6 * w * width}px`;
+        Object.assign(image.style, { width: `${100 / w}%`, left: `${(-100 * x) / w}%`, top: `${(-100 * y) / h}%` });
+        panel.append(image);
+        button.append(panel);
+      }
+      button.classList.add("apart");
+    }
+    function arrange() {
+      for (const button of document.querySelectorAll(".picture[data-panels]")) {
+        if (narrow.matches && !button.querySelector(".panel")) split(button);
+        if (!narrow.matches) {
+          button.classList.remove("apart");
+          button.querySelectorAll(".panel").forEach((panel) => panel.remove());
+        }
+      }
+    }
+    narrow.addEventListener("change", arrange);
+    arrange();
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    theme(); tables(); pictures(); downloads(); zoom(); thumbnails(); panels();
+  });
 })();

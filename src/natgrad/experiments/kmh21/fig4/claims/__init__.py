@@ -1,4 +1,4 @@
-"""Claims of Figure 4: what the paper says, what holds and what does not."""
+"""Claims of Figure 4: the paper's statements, including those that our numbers refute."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -156,7 +156,7 @@ def _vertex(config: Fig4, arrays: Arrays) -> Claim:
 
 
 def _paper(config: Fig4, arrays: Arrays) -> list[Claim]:
-    """Return statements of the paper that we refute."""
+    """Return the paper's statements that our numbers refute."""
     accuracy, few = Table(arrays), config.few
     return [
         Claim(

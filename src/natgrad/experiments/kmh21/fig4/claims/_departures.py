@@ -1,4 +1,4 @@
-"""What we chose for Figure 4 where the paper is silent, and where our numbers differ."""
+"""Our choices for Figure 4 where the paper is silent, and where our numbers differ."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from natgrad.lab.arrays import Arrays
 
 
 def departures(config: Fig4, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and where our numbers differ from the paper's text."""
+    """Return our choices, and where our numbers differ from the paper's text."""
     accuracy, few = Table(arrays), config.few
 
     def mean(method: str, n: int = few) -> str:
@@ -31,7 +31,8 @@ def departures(config: Fig4, arrays: Arrays) -> Sequence[str]:
         "The paper prints no initialization.",
         f"“At chance when N < D”: from β = 0 NGD reaches {mean(NGD)} at N = {few}, where it is "
         f"exactly the shortest interpolant, and falls to {mean(NGD, config.dim)} only at N = D. "
-        "Chance for all N < D takes random coefficients, Euler steps and a large scale (panel E). "
+        "It is at chance for all N < D only from random coefficients of a large scale and with "
+        "Euler steps (panel E). "
         f"At N = {few} steps of {config.overshoot_step:g} end at {_by_scale(config, arrays)}; the "
         "flow from the same coefficients loses nothing. The reason: a logit that starts at −10 "
         "has velocity e¹⁰, and one step makes it dominate all others. Initial logits have a "
@@ -39,10 +40,10 @@ def departures(config: Fig4, arrays: Arrays) -> Sequence[str]:
         "the step has no closed form there.",
         f"“L = 4 on par with L = 1”: from the start above, L = 4 reaches {mean('EGD L=4')} at "
         f"N = {few}, and L = 1 {mean('EGD L=1')}. From Gaussian factors (panel D; data sets: "
-        f"{config.slow_seeds}) L = 4 reaches {_gaussian(config, arrays)}. This is behind the "
-        "constant start everywhere, and on par with L = 1 at some N but not at others. Coordinates "
+        f"{config.slow_seeds}) L = 4 reaches {_gaussian(config, arrays)}. This is worse than "
+        "from the constant start everywhere, and on par with L = 1 only at some N. Coordinates "
         "whose factors happen to start large grow first and separate the data. True ones that "
-        "start small are then still near the saddle and get no more gradient. More steps "
+        "start small are then still near the saddle, and their gradient vanishes. More steps "
         f"change little: from t = {config.until:g} to {100 * config.until:g} accuracy gains at "
         f"most {_gains(arrays)}. At t = {config.until / 100:g} runs from a small start with many "
         "samples have not converged, as the paper guesses.",
@@ -53,9 +54,10 @@ def departures(config: Fig4, arrays: Arrays) -> Sequence[str]:
         "“Population Fisher worse than EGD”: it is worse than the deep networks, but at least as "
         f"good as EGD L = 1 at every N ({mean(POPULATION)} and {mean('EGD L=1')} at N = {few}).",
         f"L = 2 does not reach the ℓ1 max margin (accuracy "
-        f"{100 * arrays['l1_accuracy'].mean():.1f} % at N = {few}), and is better for it: its best "
-        f"accuracy along the path is {100 * late.max():.1f} %, and {100 * late[-1]:.1f} % is left "
-        f"at t = {config.late:g} (panel F). The stopping time is part of the method.",
+        f"{100 * arrays['l1_accuracy'].mean():.1f} % at N = {few}), and its accuracy is higher: "
+        f"its best accuracy along the path is {100 * late.max():.1f} %, and it falls to "
+        f"{100 * late[-1]:.1f} % at t = {config.late:g} (panel F). The stopping time is "
+        "part of the method.",
         "When N < D, only the training logits are invariant to depth. With the pseudo-inverse in "
         f"the factors NGD has accuracy {', '.join(f'{v:.1f}' for v in deep)} % at L = 1, 2, 3, 4 "
         "(panel G), because from L = 2 on it tends to the shortest interpolant in the ℓ1 norm "
@@ -69,7 +71,7 @@ def departures(config: Fig4, arrays: Arrays) -> Sequence[str]:
         f"here, so 2 million steps for each point of the EGD curves would take {curves / 3600:.0f} "
         f"CPU hours. All cells of this figure took {float(arrays['all_cells_seconds']):.0f} s.",
         f"The first {config.ones} coefficients are all positive. An initialization with equal "
-        "factors would assume that; ours can reach either sign.",
+        "factors would rely on this; ours can reach either sign.",
     ]
 
 

@@ -15,7 +15,7 @@ _LOOP = 2_000_000  # steps, [KMH21] §3.1
 
 
 def explanations(config: Fig4, arrays: Arrays) -> list[Claim]:
-    """Return what explains the paper's curves."""
+    """Return the claims that explain the paper's curves."""
     return [
         *_overshoot(config, arrays),
         *_gaussian(config, arrays),
@@ -52,22 +52,22 @@ def _overshoot(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         claim(
             "overshoot-0.1",
-            "from random coefficients of scale 0.1 it loses little accuracy against the flow "
-            f"({worst})",
+            "from random coefficients of scale 0.1 NGD with Euler steps loses little accuracy "
+            f"relative to the flow ({worst})",
             lost[..., scales == 0.1].max(axis=(0, 2)),
             0.05,
         ),
         claim(
             "overshoot-0.03",
-            "from random coefficients of scale ≤ 0.03 it loses almost nothing against the flow "
-            f"({worst})",
+            "from random coefficients of scale ≤ 0.03 NGD with Euler steps loses almost no "
+            f"accuracy relative to the flow ({worst})",
             lost[..., scales <= 0.03].max(axis=(0, 2)),
             0.001,
         ),
         Claim(
             id="overshoot-flow",
-            statement="the flow from the same coefficients of scale 0.3 is better than Euler "
-            "steps (gain in accuracy, smallest over N < D and data sets)",
+            statement="from random coefficients of scale 0.3 natural gradient flow is better than "
+            "NGD with Euler steps (gain in accuracy, smallest over N < D and data sets)",
             source="natgrad",
             **over_seeds(lost[..., scales == 0.3].min(axis=(0, 2)), "min"),
             relation=">=",
@@ -148,8 +148,9 @@ def _gaussian(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="gaussian-stuck",
-            statement=f"N ≤ {config.few}, scales ≤ 0.3: some true coefficients are still near zero "
-            "then (share below 1 % of the largest, smallest over scales, N and data sets)",
+            statement=f"N ≤ {config.few}, L = 4 from Gaussian factors of scale ≤ 0.3: some true "
+            f"coefficients are near zero at t = {config.until:g} (share below 1 % of the largest, "
+            "smallest over scales, N and data sets)",
             source="natgrad",
             **over_seeds(arrays["gaussian_stuck"][small][:, few].min(axis=(0, 1)), "min"),
             relation=">=",
@@ -158,8 +159,9 @@ def _gaussian(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="gaussian-stuck-slow",
-            statement="N ≤ D: they are the coefficients whose factors started small (mean rank of "
-            "their initial speed among all coordinates; ½ by chance)",
+            statement="N ≤ D, L = 4 from Gaussian factors: the true coefficients near zero are "
+            "those whose factors started small (mean rank of their initial speed among all "
+            "coordinates; ½ by chance)",
             source="natgrad",
             **over_seeds(_known_mean(arrays["gaussian_stuck_speed"][small][:, up_to_dim])),
             relation="<=",
@@ -192,7 +194,7 @@ def _stopping(config: Fig4, arrays: Arrays) -> list[Claim]:
             id="stopping",
             statement=f"N = {config.few}, L = 2: longer training is not better (best accuracy "
             f"along the path minus that at t = {config.late:g})",
-            source="natgrad: the ℓ1 max margin is far, and not better",
+            source="natgrad: the ℓ1 max margin is far away, and not better",
             **over_seeds(late.max(axis=1) - late[:, -1]),
             relation=">",
             bound=0.0,
@@ -248,7 +250,7 @@ def _deep(arrays: Arrays) -> list[Claim]:
 
 
 def beyond(config: Fig4, arrays: Arrays) -> list[Claim]:
-    """Return what the two panels beyond the paper show."""
+    """Return the claims of the two panels that are not in the paper."""
     return [*_proliferation(config, arrays), *_regimes(config, arrays)]
 
 
@@ -341,9 +343,9 @@ def cost(config: Fig4, arrays: Arrays) -> list[Claim]:
     return [
         Claim(
             id="loop-agrees",
-            statement=f"up to t = {config.loop_steps / 2:g} the loop, extrapolated from steps of ¼ "
-            "and ⅛ to steps of 0, ends where the flow does (relative distance of β, largest over "
-            "depths and N; the flow's tolerance is 1e-3 per step)",
+            statement=f"up to t = {config.loop_steps / 2:g} the paper's loop, extrapolated from "
+            "steps of ¼ and ⅛ to steps of 0, ends where the flow does (relative distance of β, "
+            "largest over depths and N; the flow's tolerance is 1e-3 per step)",
             source="natgrad",
             value=float(arrays["loop_distance"].max()),
             relation="<=",
@@ -352,8 +354,8 @@ def cost(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="loop-hours",
-            statement="2 million such steps for every point of the EGD curves take more than a "
-            "day (CPU hours)",
+            statement="the paper's 2 million steps for every point of the EGD curves take more "
+            "than a day (CPU hours)",
             source="[KMH21] §3.1: “2 million EGD steps”",
             value=curves / 3600,
             relation=">=",
@@ -362,8 +364,8 @@ def cost(config: Fig4, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="speed",
-            statement="our flows are at least 1500 times faster than that loop (ratio of CPU "
-            "times, all EGD curves together)",
+            statement="our flows are at least 1500 times faster than the paper's loop (ratio of "
+            "CPU times, all EGD curves together)",
             source="natgrad",
             value=curves / ours,
             relation=">=",
@@ -373,7 +375,7 @@ def cost(config: Fig4, arrays: Arrays) -> list[Claim]:
         Claim(
             id="speed-everything",
             statement="the whole figure, with NGD, limits and variants, is at least 500 times "
-            "faster than that loop for its EGD flows (ratio of CPU times)",
+            "faster than the paper's loop for its EGD flows (ratio of CPU times)",
             source="natgrad",
             value=everything / float(arrays["all_cells_seconds"]),
             relation=">=",

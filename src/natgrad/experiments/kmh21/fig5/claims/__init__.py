@@ -63,8 +63,8 @@ def _natural_is_trivial(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="ngf-off",
-            statement="natural gradient flow at a tight tolerance does not move them either (same "
-            "measure, small matrices)",
+            statement="natural gradient flow at a tight tolerance does not move unobserved "
+            "entries of small matrices (their movement relative to that of the observed ones)",
             source="[KMH21] Appendix F",
             value=float(arrays["flow_off"].max()),
             relation="<=",
@@ -222,7 +222,8 @@ def _initialization(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="init-paired",
-            statement="a paired test within problems finds no such effect at L = 2 (p)",
+            statement="at L = 2 a paired test within problems finds no effect of the depth of the "
+            "initial product (p)",
             source="[KMH21] Figure 5 right",
             value=p["L2"],
             relation=">",
@@ -293,7 +294,8 @@ def _natural_otherwise(config: Fig5, arrays: Arrays) -> list[Claim]:
         ),
         Claim(
             id="sample-converged",
-            statement="all runs of NGD with the Fisher of the observed entries fit these (share)",
+            statement="all runs of NGD with the Fisher of the observed entries fit these entries "
+            "(share of runs)",
             source="natgrad",
             value=float(arrays["sample_converged"].mean()),
             relation=">=",

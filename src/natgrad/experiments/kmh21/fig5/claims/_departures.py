@@ -1,4 +1,4 @@
-"""What we chose for Figure 5 where the paper is silent, and where our numbers differ."""
+"""Our choices for Figure 5 where the paper is silent, and where our numbers differ."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from natgrad.lab.arrays import Arrays
 
 
 def departures(config: Fig5, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose, and where our numbers differ from the paper's text."""
+    """Return our choices, and where our numbers differ from the paper's text."""
     converged = arrays["egd_converged"]
     short = (~converged).sum(axis=(-2, -1))  # depth, scale
     cut = ", ".join(
@@ -33,8 +33,8 @@ def departures(config: Fig5, arrays: Arrays) -> Sequence[str]:
         "scale; we show several.",
         f"Of {converged.size} EGD runs {int(short.sum())} were stopped after "
         f"{config.max_evaluations} gradients before their entries fitted ({cut or 'none'}); their "
-        "last state counts. From small scales deep products stay for long on plateaus below the "
-        "true rank, and directions that a plateau does not determine grow meanwhile.",
+        "last state counts. From small scales deep products stay on plateaus below the true rank "
+        "for a long time. Meanwhile, directions that a plateau does not determine grow.",
         f"At N = {low} EGD of depth 3 has test losses of "
         f"{', '.join(f'{value:.2g}' for value in zero)} (scales "
         f"{', '.join(f'{s:g}' for s in config.scales)}). This is worse than predicting zero, and "
@@ -55,6 +55,6 @@ def departures(config: Fig5, arrays: Arrays) -> Sequence[str]:
         f"(p = {p['unpaired']:.2g} after correction). Paired tests within {config.collapsed_seeds} "
         f"problems have p = {p['L2']:.2g} at L = 2 and {p['L3']:.2g} at L = 3: the deepest start "
         f"changes the test loss by factors of {effect[2]:.2f} and {effect[3]:.2f}. With enough "
-        "problems such tests find a small effect. Compared with that of depth in training it is "
-        "“negligible”, as the paper says.",
+        "problems such tests find a small effect. Compared with the effect of depth in training it "
+        "is “negligible”, as the paper says.",
     ]

@@ -42,8 +42,9 @@ def loop_over_flow(config: Fig5, arrays: Arrays) -> float:
     """Return the time of an autograd loop for the EGD cells, relative to that of the flows.
 
     A stable loop takes about t · radius / 1.8 steps to the time t at which a flow ended. Flows end
-    slightly after the training error is met, so this is multiplied by the share of these steps that
-    the raced loops took. Seconds per step and per gradient at each depth come from the race.
+    slightly after the training error is met, so this number is multiplied by the share of such
+    steps that the loops of the race actually took. Seconds per step and per gradient at each depth
+    come from the race.
     """
     depths = np.array([depth for depth, _, _ in config.race])
     taken = float((arrays["race_steps"] / arrays["race_expected_steps"]).min())

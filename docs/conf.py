@@ -1,0 +1,89 @@
+"""The site: `make docs` builds it, `make docs-open` opens it. Nothing on it needs the network."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import natgrad
+from natgrad.playground import PAGE
+
+sys.path.insert(0, str(Path(__file__).parent))
+import _gallery
+import _reference
+
+project = "natgrad"
+author = "The natgrad developers"
+copyright = author
+version = release = natgrad.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+suppress_warnings = ["toc.not_included"]  # a test asks that README or a page links each page
+myst_heading_anchors = 4  # the anchors that the repository's pages link to
+
+html_theme = "furo"
+html_title = "natgrad"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_search_summary = False  # pages opened from files may not fetch one another
+html_show_sphinx = False
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+autodoc_class_signature = "mixed"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+default_role = "code"  # docstrings write `name` as Markdown does
+
+
+def _as_meant(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Write a docstring so that reStructuredText reads it as people do.
+
+    What is no markup is escaped, and an indented equation gets blank lines around it.
+    """
+    text, inside = [], False
+    for line in lines:
+        equation = line.startswith("    ") and (inside or bool(text and _PROSE.match(text[-1])))
+        if equation != inside:
+            text.append("")
+        inside = equation
+        text.append(_escaped(line))
+    lines[:] = text
+
+
+# A line of prose, not the name of a section such as "Args:", an item of a list or an example.
+_PROSE = re.compile(r"(?![-*>|]|\d+\.|.*:$)\S")
+_KEPT = r"(``?[^`]+``?|(?<!\w)\*{1,2}[^*\s][^*]*\*{1,2})"  # code and emphasis
+_PLAIN = r"(\||(?<=\w)_(?=\W|$)|(?<=\w)\*)"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(f"{_KEPT}|{_PLAIN}", lambda found: found[1] or f"\\{found[0]}", text)
+
+
+def _write_pages(app: Any) -> None:
+    """Write what is made of the package itself: the reference and the gallery."""
+    folder = Path(app.srcdir)
+    _reference.write(folder / "reference")
+    _gallery.write(folder / "gallery", folder.parent / "runs")
+
+
+def _copy_playground(app: Any, error: Exception | None) -> None:
+    """Put the playground beside the pages; the landing page shows it."""
+    if error is None and app.builder.name == "html":
+        target = Path(app.outdir) / "playground"
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(PAGE.parent, target, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+
+
+def setup(app: Any) -> None:
+    """Connect the hooks above."""
+    app.connect("builder-inited", _write_pages)
+    app.connect("autodoc-process-docstring", _as_meant, priority=400)  # before napoleon
+    app.connect("build-finished", _copy_playground)

@@ -1,0 +1,1 @@
+"""Differential equations solved by networks, from every initialization."""

@@ -1,0 +1,1 @@
+"""Equations with their solutions: points, residuals, and the truth to compare with."""

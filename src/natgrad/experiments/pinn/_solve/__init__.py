@@ -1,0 +1,1 @@
+"""One fit of one equation, and what all figures of equations share."""

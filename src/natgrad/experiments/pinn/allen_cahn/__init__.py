@@ -1,0 +1,1 @@
+"""Allen–Cahn: fixed points alias, drawn points do not."""

@@ -1,0 +1,46 @@
+"""Config and presets of pinn/allen_cahn."""
+
+from dataclasses import dataclass
+
+from natgrad.lab.experiment import Experiment, from_folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllenCahnFigure:
+    """Allen–Cahn: fixed points alias, drawn points do not."""
+
+    seeds: int = 1
+    """Number of seeds."""
+    first_seed: int = 100
+    """The first of them; those below 100 were used for development."""
+    widths: tuple[int, ...] = (24, 24, 24)
+    """Hidden layers."""
+    points: int = 1500
+    """Points drawn before each step."""
+    fixed: int = 30
+    """Points per axis of the fixed grid."""
+    steps: int = 400
+    """Trial steps with drawn points."""
+    fixed_steps: int = 150
+    """Trial steps with fixed points."""
+
+
+_SMOKE = AllenCahnFigure(
+    seeds=1, first_seed=0, widths=(6,), points=40, fixed=6, steps=11, fixed_steps=11
+)
+
+EXPERIMENT = Experiment(
+    name="pinn/allen_cahn",
+    title="the fronts of Allen and Cahn need points drawn anew at each step",
+    source="natgrad",
+    story="The equation of Allen and Cahn makes sharp fronts from a smooth start. On fixed "
+    "points the network satisfies the equation there and is wrong in between, and a "
+    "warning says so. Points drawn anew at each step find the fronts.",
+    presets={
+        "smoke": _SMOKE,
+        "quick": AllenCahnFigure(),
+        "paper": AllenCahnFigure(seeds=10),
+    },
+    minutes={"smoke": 0.1, "quick": 5.0, "paper": 50.0},
+    **from_folder(__package__),
+)

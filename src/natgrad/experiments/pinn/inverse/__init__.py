@@ -1,0 +1,1 @@
+"""An unknown coefficient of the heat equation, found from data."""

@@ -1,0 +1,191 @@
+"""Custom losses: the errors of the loss itself, and its own second derivative along a step."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from natgrad._checks import choice
+from natgrad._checks import function as check_function
+from natgrad._named import options
+from natgrad.errors import InvalidInputError, UnsupportedError
+from natgrad.likelihoods import Likelihood, Reduction, Root
+from natgrad.likelihoods.base import flatten_outputs
+
+__all__ = ["Loss"]
+
+
+@options
+class Loss(Module):
+    """A function of outputs and labels as a criterion whose calls `NGD` can see.
+
+    The loss may take any number of tensors. It is not taken for a log-likelihood: its own errors
+    stand in for errors sampled from the model (the "empirical Fisher"), and the length of a step
+    comes from the second derivative of the loss in the outputs.
+
+    Args:
+        function: Returns the loss, a tensor with one number.
+        reduction: Whether it averages over samples, `"mean"`, or adds them up, `"sum"`.
+
+    Example:
+        >>> import natgrad as ng
+        >>> _ = torch.manual_seed(0)
+        >>> model, x, y = torch.nn.Linear(2, 1), torch.randn(60, 2), torch.randn(60, 1)
+        >>> criterion = Loss(lambda f, y: torch.log(torch.cosh(f - y)).mean())
+        >>> optimizer = ng.NGD(model, criterion)
+        >>> for _ in range(10):
+        ...     optimizer.zero_grad()
+        ...     criterion(model(x), y).backward()
+        ...     optimizer.step()
+        >>> optimizer.statistics.gradient_norm < 0.01
+        True
+    """
+
+    def __init__(self, function: Callable[..., Tensor], *, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        self.function = check_function(function, "function")
+        self.reduction: Reduction = choice(reduction, "reduction", ("mean", "sum"))
+
+    def forward(self, *args: Any) -> Tensor:
+        """Return the loss."""
+        loss: Tensor = self.function(*args)
+        return loss
+
+
+class CustomLoss(Likelihood):
+    """One call of a custom loss, as a function of the outputs that it depends on.
+
+    Only the whole batch has a loss.
+
+    Args:
+        loss: The loss as a function of rows of outputs.
+        gradient: Its gradient in the rows.
+        reduction: How samples are reduced.
+    """
+
+    divisible = False
+
+    def __init__(
+        self, loss: Callable[[Tensor], Tensor], gradient: Tensor, *, reduction: Reduction
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self._loss, self._errors = loss, gradient / self.scale(len(gradient))
+
+    def __call__(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the loss as reduced."""
+        return self._loss(output)
+
+    def prepare(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return outputs as rows; the labels are known."""
+        return flatten_outputs(output), y
+
+    def root(self, output: Tensor) -> Root:
+        """Return the errors themselves: one contrast for each sample."""
+        f = flatten_outputs(output)
+        errors = self._errors[: len(f)].to(f)
+        return Root(errors[:, None, :], f.new_zeros(len(f), 1))
+
+    def _sample(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
+        raise UnsupportedError("labels cannot be drawn from a custom loss.")
+
+    def _sampled_errors(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
+        return self._errors[: len(output)].to(output)
+
+    def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
+        """Return the second derivative times u, or the errors' squares where that is negative."""
+        errors = self._errors[: len(f)].to(f)
+        squares = errors * (errors * u).sum(1, keepdim=True)
+        with torch.enable_grad():
+            leaf = f.detach().requires_grad_()
+            (first,) = torch.autograd.grad(self._loss(leaf), leaf, create_graph=True)
+            if not first.requires_grad:
+                return squares
+            found = torch.autograd.grad(first, leaf, u.detach(), materialize_grads=True)[0]
+        bend = (found * u).sum(1, keepdim=True)
+        return torch.where(bend > 0, found / self.scale(len(f)), squares)
+
+    def _losses(self, f: Tensor, y: Tensor) -> Tensor:
+        raise UnsupportedError("a custom loss does not say what it is for single samples.")
+
+    def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = f.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self._loss(leaf), leaf)
+        return gradient / self.scale(len(f))
+
+    def _fisher(self, f: Tensor) -> Tensor:
+        errors = self._errors[: len(f)].to(f)
+        return errors[:, :, None] * errors[:, None, :]
+
+    def _target(self, f: Tensor, y: Tensor) -> Tensor:
+        raise UnsupportedError("a custom loss has no natural velocity.")
+
+    def _check_labels(self, f: Tensor, y: Tensor) -> Tensor:
+        return y
+
+
+def custom(
+    criterion: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], loss: Tensor
+) -> tuple[Any, ...]:
+    """Return the outputs that a loss depends on as rows, and the loss as a function of them.
+
+    Several outputs are put side by side, and follow one by one.
+
+    Args:
+        criterion: The criterion.
+        args: What it was called with.
+        kwargs: The same by name.
+        loss: What it returned.
+    """
+    places = [*((i, a) for i, a in enumerate(args)), *kwargs.items()]
+    graded = {key: a for key, a in _flat(places) if isinstance(a, Tensor) and a.requires_grad}
+    if not graded:
+        raise InvalidInputError(
+            "no tensor that the criterion was called with has a graph: it must be called on what "
+            "the model returned."
+        )
+    tensors = list(graded.values())
+    n = len(tensors[0]) if tensors[0].ndim else 1
+    if any(t.numel() % n for t in tensors):
+        n = 1
+    rows = [t.reshape(n, -1) for t in tensors]
+    joined = tensors[0] if len(rows) == 1 and tensors[0].ndim > 1 else torch.cat(rows, 1)
+    found = torch.autograd.grad(loss, tensors, retain_graph=True, materialize_grads=True)
+    gradient = torch.cat([g.reshape(n, -1) for g in found], 1).detach()
+    frozen = {key: a.detach() if isinstance(a, Tensor) else a for key, a in places}
+    inner: Any = getattr(criterion, "function", criterion.forward)
+
+    def again(f: Tensor) -> Tensor:
+        pieces = torch.split(f.reshape(n, -1), [r.shape[1] for r in rows], dim=1)
+        shaped = {
+            key: piece.reshape(t.shape)
+            for (key, t), piece in zip(graded.items(), pieces, strict=True)
+        }
+        values = {key: _put(key, a, shaped) for key, a in frozen.items()}
+        named = {key: a for key, a in values.items() if isinstance(key, str)}
+        returned: Tensor = inner(*(values[i] for i in range(len(args))), **named)
+        return returned
+
+    reduction: Any = getattr(criterion, "reduction", "mean")
+    parts = tensors if len(tensors) > 1 else []
+    return joined, CustomLoss(again, gradient, reduction=reduction), *parts
+
+
+def _flat(places: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return the arguments, those inside tuples and lists by paths."""
+    found: list[tuple[Any, Any]] = []
+    for key, a in places:
+        if isinstance(a, (tuple, list)):
+            found += _flat([((key, i), inner) for i, inner in enumerate(a)])
+        else:
+            found.append((key, a))
+    return found
+
+
+def _put(key: Any, a: Any, shaped: Mapping[Any, Tensor]) -> Any:
+    """Return an argument with new outputs in their places."""
+    if isinstance(a, (tuple, list)):
+        return type(a)(_put((key, i), inner, shaped) for i, inner in enumerate(a))
+    return shaped.get(key, a)

@@ -1,0 +1,67 @@
+"""Whether the points of a fit still stand for the whole domain."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from natgrad._checks import integer
+from natgrad.optim._states import entries, real
+
+__all__ = ["AliasingWarning", "Watch"]
+
+# Steps between evaluations of held-out points.
+EVERY = 10
+# The held-out loss over the fitted one, above which the fit is between its points only.
+_RATIO = 100.0
+# Held-out losses below this fraction of the first one are small enough for any purpose.
+_SMALL = 1e-4
+
+
+# Comparisons in a row that must agree before the warning is given.
+_ROW = 2
+
+
+class AliasingWarning(UserWarning):
+    """Residuals vanish at the points of the fit and not between them."""
+
+
+class Watch:
+    """Compares the loss on held-out points with the loss of the fit."""
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+        self.row = 0
+        self.warned = False
+
+    def due(self, step: int) -> bool:
+        """Return whether held-out points are evaluated at this step, counted from 1."""
+        return step % EVERY == 1
+
+    def message(self, loss: float, held_out: float) -> str | None:
+        """Return the warning that these losses call for, once."""
+        self.first = held_out if self.first is None else self.first
+        apart = held_out > _RATIO * loss and held_out > _SMALL * self.first
+        self.row = self.row + 1 if apart else 0
+        if self.row < _ROW or self.warned:
+            return None
+        self.warned = True
+        return (
+            f"the loss is {loss:.1e} on the points of the fit but {held_out:.1e} on the held-out "
+            "ones: the network bends between its points, and its error is that of the second "
+            "number. Give more points, or draw new ones as it goes: resample=."
+        )
+
+    def state_dict(self) -> dict[str, float | int | bool | None]:
+        """Return what the comparison remembers."""
+        return {"first": self.first, "row": self.row, "warned": self.warned}
+
+    def check_state(self, state: Any, where: str) -> None:
+        """Raise unless a state can be loaded."""
+        found = entries(state, where, ("first", "row", "warned"))
+        integer(found["row"], f"{where}.row", low=0)
+        if found["first"] is not None:
+            real(found["first"], f"{where}.first", low=0)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a state."""
+        self.first, self.row = state["first"], int(state["row"])
+        self.warned = bool(state["warned"])

@@ -1,0 +1,237 @@
+"""Damped least squares: min |A v − t|² + λ |D v|², on the cheaper side of A.
+
+Both sides work with w = D v and B = A D⁻¹. The side of the parameters factorizes BᵀB + λ, the side
+of the residuals B Bᵀ + λ. Refinement takes residuals from B itself and not from its square; where
+it does not converge, B is decomposed by QR, whose condition number is the square root.
+"""
+
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from natgrad.optim._rows.jacobian import Jacobian
+
+__all__ = ["Side", "Solver", "choose"]
+
+Solver = Literal["auto", "parameters", "residuals", "conjugate_gradients"]
+
+_REFINEMENTS = 4
+# Corrections this small end the refinement; above the second number QR takes over.
+_ENOUGH = 1e-12
+_POOR = 1e-6
+# Sides up to which matrices are factorized: 2 GiB in double precision.
+LARGEST = 16_000
+
+
+class Side(Protocol):
+    """One way to solve, for any λ and target at the same rows."""
+
+    name: str
+    error: float
+
+    def solve(self, target: Tensor, damping: float) -> Tensor:
+        """Return v, `(P,)`; `error` then holds the size of the last correction, relative."""
+
+
+def choose(jacobian: Jacobian, scale: Tensor | None, solver: Solver) -> Side:
+    """Return the side that was asked for, or the cheaper one.
+
+    Args:
+        jacobian: A.
+        scale: The diagonal of D, None for the identity.
+        solver: A side, or `"auto"`.
+    """
+    if solver == "auto":
+        solver = "parameters" if jacobian.side == "parameters" else "residuals"
+        if min(jacobian.shape) > LARGEST:
+            solver = "conjugate_gradients"
+    kinds: dict[str, type[_Direct] | type[ConjugateGradients]] = {
+        "parameters": ParameterSide,
+        "residuals": ResidualSide,
+        "conjugate_gradients": ConjugateGradients,
+    }
+    return kinds[solver](jacobian, scale)
+
+
+class _Direct:
+    """What both factorized sides share."""
+
+    name = ""
+
+    def __init__(self, jacobian: Jacobian, scale: Tensor | None) -> None:
+        self.jacobian, self.scale = jacobian, scale
+        self.error = 0.0
+        self.decomposed = False
+        self.matrix = self._square()
+        self._factor: tuple[float, Tensor | None] = (-1.0, None)
+        self._qr: tuple[Tensor, Tensor] | None = None
+
+    def solve(self, target: Tensor, damping: float) -> Tensor:
+        """Return v by Cholesky and refinement, or by QR."""
+        factor = self._cholesky(damping)
+        if factor is not None:
+            found = self._refined(factor, target, damping)
+            if found is not None:
+                return found
+        self.decomposed, self.error = True, 0.0
+        return self._by_qr(target, damping)
+
+    def _cholesky(self, damping: float) -> Tensor | None:
+        if self._factor[0] != damping:
+            self._factor = (-1.0, None)  # frees the last one: three matrices would be too many
+            diagonal = self.matrix.diagonal()
+            own = diagonal.clone()
+            diagonal += damping
+            factor, info = torch.linalg.cholesky_ex(self.matrix)
+            diagonal.copy_(own)
+            self._factor = (damping, None if int(info) else factor)
+        return self._factor[1]
+
+    def _refined(self, factor: Tensor, target: Tensor, damping: float) -> Tensor | None:
+        x = _back(factor, self._start(target))
+        change = float("inf")
+        for _ in range(_REFINEMENTS):
+            step = _back(factor, self._left(x, target, damping))
+            x = x + step
+            previous, change = change, float(step.norm() / x.norm().clamp_min(1e-300))
+            if change <= _ENOUGH or not change < 0.5 * previous:
+                break
+        self.error = change
+        return self._direction(x) if change <= _POOR else None
+
+    def times(self, w: Tensor) -> Tensor:
+        """Return B w."""
+        return self.jacobian.times(w if self.scale is None else w / self.scale)
+
+    def transposed(self, z: Tensor) -> Tensor:
+        """Return Bᵀ z."""
+        pulled = self.jacobian.transposed(z)
+        return pulled if self.scale is None else pulled / self.scale
+
+    def _unscaled(self, w: Tensor) -> Tensor:
+        return w if self.scale is None else w / self.scale
+
+    def _rows(self) -> Tensor:
+        dense = self.jacobian.dense
+        return dense if self.scale is None else dense / self.scale
+
+    def _square(self) -> Tensor:
+        raise NotImplementedError
+
+    def _start(self, target: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _left(self, x: Tensor, target: Tensor, damping: float) -> Tensor:
+        raise NotImplementedError
+
+    def _direction(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _by_qr(self, target: Tensor, damping: float) -> Tensor:
+        raise NotImplementedError
+
+
+class ParameterSide(_Direct):
+    """(BᵀB + λ) w = Bᵀt."""
+
+    name = "parameters"
+
+    def _square(self) -> Tensor:
+        gram = self.jacobian.gram()
+        return gram if self.scale is None else gram / self.scale / self.scale[:, None]
+
+    def _start(self, target: Tensor) -> Tensor:
+        return self.transposed(target)
+
+    def _left(self, x: Tensor, target: Tensor, damping: float) -> Tensor:
+        return self.transposed(target - self.times(x)) - damping * x
+
+    def _direction(self, x: Tensor) -> Tensor:
+        return self._unscaled(x)
+
+    def _by_qr(self, target: Tensor, damping: float) -> Tensor:
+        if self._qr is None:
+            self._qr = torch.linalg.qr(self._rows())
+        q, r = self._qr
+        return self._unscaled(_damped(r, q.mT @ target, damping))
+
+
+class ResidualSide(_Direct):
+    """(B Bᵀ + λ) z = t, w = Bᵀz."""
+
+    name = "residuals"
+
+    def _square(self) -> Tensor:
+        return self.jacobian.kernel(None if self.scale is None else self.scale.square())
+
+    def _start(self, target: Tensor) -> Tensor:
+        return target
+
+    def _left(self, x: Tensor, target: Tensor, damping: float) -> Tensor:
+        return target - self.times(self.transposed(x)) - damping * x
+
+    def _direction(self, x: Tensor) -> Tensor:
+        return self._unscaled(self.transposed(x))
+
+    def _by_qr(self, target: Tensor, damping: float) -> Tensor:
+        if self._qr is None:
+            self._qr = torch.linalg.qr(self._rows().mT)
+        q, r = self._qr
+        return self._unscaled(q @ _damped(r.mT, target, damping))
+
+
+def _back(factor: Tensor, b: Tensor) -> Tensor:
+    """Return (L Lᵀ)⁻¹ b; torch.cholesky_solve would copy L."""
+    half = torch.linalg.solve_triangular(factor, b[:, None], upper=False)
+    solution: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+    return solution[:, 0]
+
+
+def _damped(a: Tensor, b: Tensor, damping: float) -> Tensor:
+    """Return the minimizer of |a x − b|² + λ |x|² for a square matrix, by QR."""
+    p = a.shape[1]
+    eye = torch.eye(p, dtype=a.dtype, device=a.device)
+    q, r = torch.linalg.qr(torch.cat([a, damping**0.5 * eye]))
+    solution: Tensor = torch.linalg.solve_triangular(
+        r, (q.mT[:, : len(a)] @ b)[:, None], upper=True
+    )
+    return solution[:, 0]
+
+
+class ConjugateGradients:
+    """(BᵀB + λ) w = Bᵀt by products alone, for sides too large to factorize.
+
+    Columns are brought to one size first. `error` is the norm of what is left of the equation,
+    relative to its right-hand side.
+    """
+
+    name = "conjugate_gradients"
+
+    def __init__(self, jacobian: Jacobian, scale: Tensor | None) -> None:
+        self.jacobian, self.error = jacobian, 0.0
+        self.scale = torch.ones_like(jacobian.like.new_empty(jacobian.shape[1]))
+        self.scale = self.scale if scale is None else scale
+        self.norms = jacobian.square_norms()
+
+    def solve(self, target: Tensor, damping: float, rtol: float = 1e-8, most: int = 500) -> Tensor:
+        """Return v after at most so many products with A and with its transpose."""
+        metric = damping * self.scale.square()
+        preconditioner = 1 / (self.norms + metric)
+        right = self.jacobian.transposed(target)
+        x, left = torch.zeros_like(right), right.clone()
+        y = preconditioner * left
+        direction, size = y, float(left @ y)
+        first = float(right.norm())
+        for _ in range(most):
+            if float(left.norm()) <= rtol * first:
+                break
+            product = self.jacobian.transposed(self.jacobian.times(direction)) + metric * direction
+            alpha = size / float(direction @ product)
+            x = x + alpha * direction
+            left = left - alpha * product
+            y = preconditioner * left
+            previous, size = size, float(left @ y)
+            direction = y + (size / previous) * direction
+        self.error = float(left.norm()) / first if first else 0.0
+        return x

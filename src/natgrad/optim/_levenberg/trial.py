@@ -1,0 +1,80 @@
+"""One trial: the damped direction, its acceleration, and the decrease that it predicts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natgrad.optim._levenberg.linearization import Linearization
+from natgrad.optim._levenberg.problem import Values
+from natgrad.optim._levenberg.solve import Side
+
+__all__ = ["Proposal", "propose"]
+
+# Fraction of the step at which the second derivative along it is measured (Transtrum and Sethna).
+_PROBE = 0.1
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A change of the parameters.
+
+    Attributes:
+        step: δ = v + a/2.
+        predicted: Decrease of the linear model along v.
+        acceleration: 2 |a| / |v| in the metric of the damping.
+    """
+
+    step: Tensor
+    predicted: float
+    acceleration: float
+
+
+def propose(
+    point: Linearization,
+    side: Side,
+    damping: float,
+    scale: Tensor | None,
+    *,
+    momentum: Tensor | None,
+    probe: Callable[[Tensor], Values | None] | None,
+) -> Proposal:
+    """Return v with its geodesic acceleration a.
+
+    v minimizes |A v − t|² + λ |D (v − μp)|², with p the last step: SPRING's rule; μp = 0 is
+    Levenberg–Marquardt. a minimizes |A a + r″|² + λ |D a|², with r″ the second derivative of the
+    (weighted) values along v, from one further evaluation a tenth of the way along v (Transtrum
+    and Sethna 2012, "Improvements to the Levenberg–Marquardt algorithm").
+
+    Args:
+        point: The problem.
+        side: Solves it.
+        damping: λ.
+        scale: The diagonal of D.
+        momentum: μp, or None.
+        probe: Returns the values at a change of the parameters, None where they are not finite;
+            without it there is no acceleration.
+    """
+    target = point.whitening.target
+    if momentum is None:
+        v = side.solve(target, damping)
+    else:
+        v = momentum + side.solve(target - point.jacobian.times(momentum), damping)
+    moved = point.jacobian.times(v)
+    predicted = float(moved @ target - 0.5 * moved @ moved)
+    if probe is None:
+        return Proposal(v, predicted, 0.0)
+    there = probe(_PROBE * v)
+    if there is None:
+        return Proposal(v, predicted, float("inf"))
+    change = point.whitening.apply(there) - point.whitening.apply(point.values)
+    second = (2 / _PROBE) * (change / _PROBE - moved)
+    a = side.solve(-second, damping)
+    length = _norm(v, scale)
+    bend = 2 * _norm(a, scale) / length if length else 0.0
+    return Proposal(v + 0.5 * a, predicted, bend if torch.isfinite(a).all() else float("inf"))
+
+
+def _norm(v: Tensor, scale: Tensor | None) -> float:
+    return float((v if scale is None else scale * v).norm())

@@ -1,0 +1,1 @@
+"""Rows of a Jacobian: recorded through every pass that a residual makes, kept as factors."""

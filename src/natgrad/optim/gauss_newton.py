@@ -1,0 +1,414 @@
+"""Exact natural gradient steps in residual space: Levenberg–Marquardt as a torch optimizer."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from natgrad._checks import (
+    choice,
+    dense,
+    describe,
+    function,
+    instance,
+    integer,
+    number,
+    same_kind,
+    tensor,
+)
+from natgrad._named import named
+from natgrad.errors import DtypeError, InvalidInputError, UnsupportedError
+from natgrad.likelihoods import Gaussian, Likelihood
+from natgrad.optim._arguments import trainable
+from natgrad.optim._levenberg.aliasing import AliasingWarning, Watch
+from natgrad.optim._levenberg.linearization import (
+    Linearization,
+    SlowRowsWarning,
+    evaluate,
+    linearize,
+    require_repeatable,
+    same_values,
+)
+from natgrad.optim._levenberg.problem import Outputs, Problem, Residuals, Values
+from natgrad.optim._levenberg.rule import Nielsen
+from natgrad.optim._levenberg.solve import Side, Solver, choose
+from natgrad.optim._levenberg.statistics import GaussNewtonStatistics
+from natgrad.optim._levenberg.trial import Proposal, propose
+from natgrad.optim._rows.record import Recorder
+from natgrad.optim._states import check_whole, checked
+
+__all__ = ["AliasingWarning", "GaussNewton", "GaussNewtonStatistics", "SlowRowsWarning"]
+
+Scaling = Literal["identity", "more"]
+Closure = Callable[[], Any]
+
+# λ of the first step, in units of the metric.
+_START = 1e-3
+# Dampings that one step may try before its path is straight enough.
+_BENDS = 12
+# Columns smaller than this fraction of the largest one count as that fraction.
+_SMALLEST_COLUMN = 1e-8
+
+
+class GaussNewton(torch.optim.Optimizer):
+    """Levenberg–Marquardt with geodesic acceleration: `loss = optimizer.step(closure)`.
+
+    The closure returns residuals, and the loss is ½ Σ weight · mean(r²) over its blocks. With a
+    likelihood it returns outputs and labels, and the loss is the likelihood's. Each step solves
+    (F + λD²) v = −∇L with the exact Fisher (Gauss–Newton) matrix F of all points, on the side of
+    the parameters or of the residuals, whichever is cheaper: [KMH21] Theorem 4 for your own
+    network, damped. docs/gauss_newton.md explains each part.
+
+    One call of `step` is one trial. A trial that raises the loss is undone and λ grows, so the
+    loss never rises from step to step while the points stay the same.
+
+    Use double precision (`net.double()`): in single precision errors stop near 5e-5.
+
+    Args:
+        model: The network. Rows of its Jacobian cost about two gradients if its parameters belong
+            to `Linear`, `Conv1d` and `Conv2d` layers, and a backward pass per residual otherwise.
+        likelihood: `Bernoulli`, `Categorical`, `Gaussian` or another `Likelihood` for closures
+            that return (outputs, labels); without it, the closure returns residuals.
+        coefficients: Further tensors to train beside the network's parameters, for example unknown
+            coefficients of an equation. Parameters of the model are trained anyway.
+        scaling: D, `"more"` (the largest norm of each column so far; default for residuals) or
+            `"identity"` (default for likelihoods).
+        damping: λ of the first step. Default: 1e-3 in units of the metric D.
+        acceleration: Largest 2|a|/|v| of a step that is tried. 0 takes plain steps.
+        momentum: μ, the weight of the last step as the center of the damping, SPRING's rule. It
+            averages noise if `resample` draws few points.
+        resample: Called before each step, to draw new points for the closure.
+        held_out: A closure on other points, evaluated every ten steps. A warning says if the fit
+            bends between its points.
+        solver: `"parameters"`, `"residuals"`, `"conjugate_gradients"`, or `"auto"` by cost.
+
+    Attributes:
+        statistics: What the last step did.
+
+    Raises:
+        InvalidInputError: If nothing can be trained.
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> net = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)
+        ... ).double()
+        >>> x = torch.linspace(0, 1, 40, dtype=torch.float64)[:, None].requires_grad_()
+        >>> def closure():  # u' = −u, u(0) = 1
+        ...     u = net(x)[:, 0]
+        ...     slope = torch.autograd.grad(u.sum(), x, create_graph=True)[0][:, 0]
+        ...     return {"equation": slope + u, "start": (u[:1] - 1, 4.0)}
+        >>> optimizer = GaussNewton(net)
+        >>> for _ in range(80):
+        ...     loss = optimizer.step(closure)
+        >>> bool(loss < 1e-10), bool((net(x)[:, 0] - torch.exp(-x[:, 0])).abs().max() < 1e-5)
+        (True, True)
+    """
+
+    @named
+    def __init__(
+        self,
+        model: Module,
+        likelihood: Likelihood | None = None,
+        *,
+        coefficients: Sequence[Tensor] = (),
+        scaling: Scaling | None = None,
+        damping: float | None = None,
+        acceleration: float = 1.5,
+        momentum: float = 0.0,
+        resample: Callable[[], object] | None = None,
+        held_out: Closure | None = None,
+        solver: Solver = "auto",
+    ) -> None:
+        if likelihood is not None:
+            instance(likelihood, "likelihood", Likelihood)
+        params = trainable(model, likelihood or Gaussian())
+        named_params = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+        extra = _coefficients(coefficients, params)
+        self._params = [*params, *extra]
+        names = [name for name, _ in named_params] + [
+            f"coefficients[{i}]" for i in range(len(extra))
+        ]
+        default: Scaling = "more" if likelihood is None else "identity"
+        self.scaling: Scaling = choice(
+            default if scaling is None else scaling, "scaling", ("identity", "more")
+        )
+        start = None if damping is None else number(damping, "damping", low=0, low_open=True)
+        self.acceleration = number(acceleration, "acceleration", low=0)
+        self.momentum = number(momentum, "momentum", low=0, high=1, high_open=True)
+        self.resample = None if resample is None else function(resample, "resample")
+        self.held_out = None if held_out is None else function(held_out, "held_out")
+        self.solver: Solver = choice(
+            solver, "solver", ("auto", "parameters", "residuals", "conjugate_gradients")
+        )
+        super().__init__(self._params, {})
+        self.model, self.likelihood = model, likelihood
+        self.statistics = GaussNewtonStatistics()
+        self._problem: Problem = (
+            Residuals(params[0]) if likelihood is None else Outputs(likelihood, params[0])
+        )
+        self._recorder = Recorder(model, self._params, names)
+        self._start, self._rule, self._watch = start, Nielsen(start), Watch()
+        self._steps = 0
+        self._columns: Tensor | None = None  # largest squared norms so far, of each column
+        self._last: Tensor | None = None  # the last step, for momentum
+        self._kept: tuple[Tensor, Linearization, Side] | None = None
+        self._repeatable = self._warned_precision = False
+
+    def step(self, closure: Closure | None = None) -> float:  # type: ignore[override]
+        """Try one step, keep it if it lowers the loss, and adapt the damping.
+
+        Args:
+            closure: Returns the residuals, or with a likelihood (outputs, labels), as functions of
+                the present weights. It neither calls `backward` nor reduces to a number.
+
+        Returns:
+            The loss before the step.
+
+        Raises:
+            InvalidInputError: If the closure returns something else, differs from call to call,
+                or does not depend on the weights.
+            NonFiniteError: If a value is NaN or infinite before the step.
+        """
+        if closure is None:
+            raise InvalidInputError(
+                "GaussNewton.step needs a closure that returns the residuals, for example "
+                "optimizer.step(lambda: net(x)[:, 0] - y)."
+            )
+        function(closure, "closure")
+        if self.resample is not None:
+            self.resample()
+            self._kept = None
+        with torch.no_grad():
+            weights = self._flat()
+            try:
+                return self._step(closure, weights)
+            except BaseException:
+                self._write(weights)
+                raise
+
+    def _step(self, closure: Closure, weights: Tensor) -> float:
+        point, side = self._linearized(closure, weights)
+        self._steps += 1
+
+        def at(change: Tensor) -> Values | None:
+            """Return the values at changed weights, None where they are not finite."""
+            self._write(weights + change)
+            values = evaluate(self._problem, closure)
+            return values if bool(values.flat().isfinite().all()) else None
+
+        proposal, damping = self._proposed(point, side, at)
+        self.statistics = GaussNewtonStatistics(
+            step=self._steps,
+            loss=point.loss,
+            losses=point.losses,
+            new_loss=point.loss,
+            predicted=proposal.predicted,
+            damping=damping,
+            acceleration=proposal.acceleration,
+            gradient_norm=float(point.gradient.norm()),
+            held_out=self._look(weights, point.loss),
+            side=side.name,
+            solve_error=side.error,
+            notes=list(self._recorder.slow.values()),
+        )
+        self._judge(proposal, at)
+        if self.statistics.rejected:
+            self._write(weights)
+            self._kept, self._last = (weights, point, side), None
+        else:
+            self._kept, self._last = None, proposal.step if self.momentum else None
+        return point.loss
+
+    def _proposed(
+        self, point: Linearization, side: Side, at: Callable[[Tensor], Values | None]
+    ) -> tuple[Proposal, float]:
+        """Return a step that bends little enough to be tried, and its λ, which grows until then."""
+        momentum = None
+        if self.momentum and self._last is not None:
+            momentum = self.momentum * self._last
+        probe = at if self.acceleration else None
+        for _ in range(_BENDS):
+            assert self._rule.value is not None
+            damping = self._rule.value
+            proposal = propose(point, side, damping, self._scale(), momentum=momentum, probe=probe)
+            if not proposal.acceleration > self.acceleration > 0:
+                break
+            self._rule.rejected()
+        return proposal, damping
+
+    def _linearized(self, closure: Closure, weights: Tensor) -> tuple[Linearization, Side]:
+        """Return the problem at the present weights, the last one if nothing has changed."""
+        if self._kept is not None and torch.equal(self._kept[0], weights):
+            _, point, side = self._kept
+            if same_values(point.values, evaluate(self._problem, closure), 1e3):
+                return point, side
+        point = linearize(self._problem, self._recorder, closure)
+        if not self._repeatable:
+            require_repeatable(point.values, evaluate(self._problem, closure))
+            self._repeatable = True
+        if self.scaling == "more":
+            norms = point.jacobian.square_norms()
+            seen = self._columns
+            self._columns = norms if seen is None else torch.maximum(norms, seen)
+        if self._rule.value is None:
+            unit = 1.0 if self.scaling == "more" else float(point.jacobian.square_norms().max())
+            self._rule = Nielsen(_START * (unit or 1.0))
+        return point, choose(point.jacobian, self._scale(), self.solver)
+
+    def _scale(self) -> Tensor | None:
+        """Return the diagonal of D."""
+        if self._columns is None:
+            return None
+        scale = self._columns.sqrt()
+        largest = float(scale.max())
+        return scale.clamp_min(_SMALLEST_COLUMN * largest if largest else 1.0)
+
+    def _judge(self, proposal: Proposal, at: Callable[[Tensor], Values | None]) -> None:
+        """Try the step and complete the statistics; the weights are left where it leads."""
+        found, rule = self.statistics, self._rule
+        assert found.loss is not None
+        step = proposal.step
+        eps = torch.finfo(step.dtype).eps
+        if not bool(step.isfinite().all()):
+            self._reject("the direction overflows")
+            return
+        if not proposal.predicted > eps * found.loss:
+            found.status, found.reason = "converged", self._converged()
+            if self.resample is not None:  # the next points may leave more to gain
+                self._rule = Nielsen(self._start)
+            return
+        if proposal.acceleration > self.acceleration > 0:
+            found.status = "rejected"
+            found.reason = (
+                f"the path bends too much at any damping tried: 2|a|/|v| = "
+                f"{proposal.acceleration:.2g} is above {self.acceleration:g}"
+            )
+            return
+        values = at(step)
+        if values is None:
+            self._reject("values at the new weights are not finite")
+            return
+        new = sum(self._problem.losses(values).values())
+        found.actual = found.loss - new
+        found.ratio = found.actual / proposal.predicted
+        if not found.actual > 0:
+            self._reject(f"the loss would rise from {found.loss:.3e} to {new:.3e}")
+            return
+        rule.accepted(found.ratio)
+        found.status, found.reason = "accepted", f"ρ = {found.ratio:.2f}"
+        found.new_loss, found.step_norm = new, float(step.norm())
+
+    def _reject(self, reason: str) -> None:
+        self.statistics.status, self.statistics.reason = "rejected", reason
+        self._rule.rejected()
+
+    def _converged(self) -> str:
+        """Return why no step is left, and warn once if that is the precision's doing."""
+        reason = "the predicted decrease is below rounding"
+        if self._params[0].dtype == torch.float64:
+            return reason
+        reason += f" of {self._params[0].dtype}; net.double() and double inputs go further"
+        if not self._warned_precision:
+            self._warned_precision = True
+            warnings.warn(f"GaussNewton stopped: {reason}.", UserWarning, stacklevel=5)
+        return reason
+
+    def _look(self, weights: Tensor, loss: float) -> float | None:
+        """Return the loss on held-out points where it is due, and warn of aliasing."""
+        if self.held_out is None or not self._watch.due(self._steps):
+            return None
+        self._write(weights)
+        values = evaluate(self._problem, self.held_out, "held_out closure")
+        held_out = sum(self._problem.losses(values).values())
+        if message := self._watch.message(loss, held_out):
+            warnings.warn(message, AliasingWarning, stacklevel=5)
+        return held_out
+
+    def _flat(self) -> Tensor:
+        return torch.cat([p.detach().reshape(-1) for p in self._params])
+
+    def _write(self, weights: Tensor) -> None:
+        parts = torch.split(weights, [p.numel() for p in self._params])
+        for p, part in zip(self._params, parts, strict=True):
+            p.copy_(part.view_as(p))
+
+    # States ---------------------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refuse another group after construction: the optimizer follows the whole model.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        if "_recorder" in self.__dict__:
+            raise UnsupportedError(
+                "GaussNewton follows one model from the beginning: name coefficients= when "
+                "constructing it, and freeze parameters with requires_grad_(False) before."
+            )
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a run needs to resume bit for bit; points are yours to save."""
+        state = super().state_dict()
+        state["natural"] = {
+            "steps": self._steps,
+            "rule": self._rule.state_dict(),
+            "watch": self._watch.state_dict(),
+            "columns": None if self._columns is None else self._columns.clone(),
+            "last": None if self._last is None else self._last.clone(),
+        }
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the state of another run with the same model and options.
+
+        Raises:
+            InvalidInputError: If it does not fit in any part; nothing is loaded then.
+        """
+        checked(lambda: self._check_state(state_dict))
+        state = state_dict["natural"]
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
+        self._steps = int(state["steps"])
+        self._rule.load_state_dict(state["rule"])
+        self._watch.load_state_dict(state["watch"])
+        like = self._params[0].detach()
+        self._columns, self._last = (
+            None if state[name] is None else state[name].detach().clone().to(like)
+            for name in ("columns", "last")
+        )
+        self._kept = None
+
+    def _check_state(self, saved: Any) -> None:
+        state = check_whole(saved, self.param_groups, self.state_dict()["natural"])
+        integer(state["steps"], "natural.steps", low=0)
+        self._rule.check_state(state["rule"], "natural.rule")
+        self._watch.check_state(state["watch"], "natural.watch")
+        count = sum(p.numel() for p in self._params)
+        for name in ("columns", "last"):
+            if state[name] is not None:
+                tensor(state[name], f"natural.{name}", shape=(count,))
+
+
+def _coefficients(given: Any, params: Sequence[Tensor]) -> list[Tensor]:
+    """Return further tensors to train, checked."""
+    if isinstance(given, Tensor) or not isinstance(given, Sequence) or isinstance(given, str):
+        raise DtypeError(
+            f"coefficients must be a sequence of tensors, but is {describe(given)}; write [k]."
+        )
+    known, found = {id(p) for p in params}, []
+    for i, one in enumerate(given):
+        c = dense(one, f"coefficients[{i}]")
+        if not c.is_leaf or not c.requires_grad:
+            raise InvalidInputError(
+                f"coefficients[{i}] must be a leaf that requires a gradient; make it with "
+                "torch.nn.Parameter(torch.tensor(1.0, dtype=torch.float64))."
+            )
+        same_kind(c, params[0], f"coefficients[{i}]", "the model's parameters")
+        if id(c) not in known:
+            known.add(id(c))
+            found.append(c)
+    return found

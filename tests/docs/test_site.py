@@ -1,0 +1,133 @@
+"""The site builds without a warning, holds every public name, and works in a browser offline."""
+
+import importlib
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+from tests.browser import CONTRAST, Visit, launched, needs_browser
+from tests.test_api import PUBLIC
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+SCREENS: list[dict[str, Any]] = [
+    {"viewport": {"width": 1400, "height": 900}, "color_scheme": "light"},
+    {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "is_mobile": True},
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    out = Path(tmp_path_factory.mktemp("site"))
+    words = ["-q", "-W", "--keep-going", "-b", "html", "-d", out / "trees", "docs", out / "html"]
+    source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *words],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    assert done.stderr == ""
+    return out / "html"
+
+
+def pages(site: Path) -> list[Path]:
+    """The pages written for people; those with highlighted sources of modules are left out."""
+    return [p for p in sorted(site.rglob("*.html")) if "_modules" not in p.parts]
+
+
+def test_the_reference_has_every_public_name(site) -> None:
+    packed = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    listed = {line.split()[0] for line in zlib.decompress(packed).decode().splitlines()}
+    index = (site / "reference" / "index.html").read_text()
+    places: dict[int, set[str]] = {}
+    for module in PUBLIC:
+        found = importlib.import_module(module)
+        for name in getattr(found, "__all__", ()):
+            places.setdefault(id(getattr(found, name)), set()).add(f"{module}.{name}")
+            if module == "natgrad":
+                assert f"natgrad.{name}" in index
+    missing = [names for names in places.values() if not names & listed]
+    modules = set(PUBLIC)
+    assert [names for names in missing if not names & modules] == []
+
+
+class Links(HTMLParser):
+    """What a page refers to, and the places in it that others may refer to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.anchors |= {value for key in ("id", "name") if (value := given.get(key))}
+        self.links += [value for key in ("href", "src") if (value := given.get(key))]
+
+
+def test_links_and_anchors_lead_somewhere(site) -> None:
+    found = {page: Links(page) for page in pages(site)}
+    broken = []
+    for page, links in found.items():
+        for link in links.links:
+            address, anchor = urldefrag(link)
+            if link.startswith(("https:", "data:", "mailto:")):
+                continue
+            target = (page.parent / unquote(address.partition("?")[0])) if address else page
+            target = target.resolve()
+            inside = target in found and anchor and unquote(anchor) not in found[target].anchors
+            if not target.exists() or (inside and not target.name.startswith("genindex")):
+                broken.append((page.name, link))
+    assert broken == []
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with launched() as browser:
+        yield browser
+
+
+@needs_browser
+@pytest.mark.parametrize("screen", SCREENS, ids=["wide", "phone"])
+def test_every_page_is_quiet_legible_and_asks_for_nothing_outside(browser, site, screen) -> None:
+    with Visit(browser, site / "index.html", **screen) as visit:
+        for page in pages(site):
+            visit.page.goto(page.as_uri())
+            where = page.relative_to(site)
+            assert visit.said == [], where
+            outside = [url for url in visit.asked if not url.startswith(("file:", "data:"))]
+            assert outside == [], where
+            nameless = "[...document.images].filter(e => !e.hasAttribute('alt')).length"
+            assert visit.page.evaluate(nameless) == 0, where
+            assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
+            assert visit.page.evaluate(CONTRAST) == {}, where
+
+
+@needs_browser
+def test_the_landing_page_shows_the_playground_whole(browser, site) -> None:
+    with Visit(browser, site / "index.html", viewport=SCREENS[1]["viewport"]) as visit:
+        frame = visit.page.frame_locator("iframe.playground")
+        frame.locator(".toggle-n output").wait_for()
+        share = frame.get_by_role("button", name="Copy link").bounding_box()
+        box = visit.page.locator("iframe.playground").bounding_box()
+        assert share["y"] + share["height"] < box["y"] + box["height"]
+
+
+@needs_browser
+def test_search_works_offline(browser, site) -> None:
+    with Visit(browser, site / "search.html", at="?q=natural_flow") as visit:
+        visit.page.locator("#search-results li a").first.wait_for()
+        assert visit.said == []

@@ -1,0 +1,369 @@
+"""Criteria of torch's and custom ones, as likelihoods: values, gradients, Fishers, training."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import (
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    HuberLoss,
+    L1Loss,
+    Linear,
+    Module,
+    MSELoss,
+    NLLLoss,
+    PoissonNLLLoss,
+    SmoothL1Loss,
+)
+
+from natgrad import Categorical, Gaussian
+from natgrad.errors import DtypeError, InvalidInputError, ShapeError
+from natgrad.likelihoods import Likelihood
+from natgrad.optim import NGD, Loss, Quadratic, diagnose
+from natgrad.optim._criteria.observed import observed
+from tests.helpers import F64, assert_near, for_each, generator, randn
+from tests.optim.nets import mlp, seeded
+
+INDEX = torch.tensor([0, 2, 1, 2, 3, 0])
+PLACES = torch.randint(0, 4, (6, 5), generator=generator(1))
+SOME = PLACES.masked_fill(torch.rand(6, 5, generator=generator(2)) < 0.3, -100)
+SOFT = torch.softmax(randn(6, 4, seed=3), 1)
+WEIGHT = torch.tensor([0.5, 1.0, 2.0, 0.1], dtype=F64)
+ONES = (randn(6, 4, seed=4) > 0).double()
+REAL, COUNTS = randn(6, 4, seed=5), torch.randint(0, 5, (6, 4), generator=generator(6)).double()
+
+# A criterion, the shape of its outputs, labels. The Hessian in the outputs is the Fisher: the
+# outputs are the natural parameters.
+CANONICAL: dict[str, tuple[Callable[..., Module], tuple[int, ...], Tensor]] = {
+    "cross-entropy": (CrossEntropyLoss, (6, 4), INDEX),
+    "one sample": (CrossEntropyLoss, (4,), torch.tensor(2)),
+    "class weights": (partial(CrossEntropyLoss, weight=WEIGHT), (6, 4), INDEX),
+    "smoothed": (partial(CrossEntropyLoss, label_smoothing=0.2), (6, 4), INDEX),
+    "smoothed, weights": (
+        partial(CrossEntropyLoss, label_smoothing=0.2, weight=WEIGHT),
+        (6, 4),
+        INDEX,
+    ),
+    "soft labels": (CrossEntropyLoss, (6, 4), SOFT),
+    "soft labels, weights, smoothed": (
+        partial(CrossEntropyLoss, label_smoothing=0.1, weight=WEIGHT),
+        (6, 4),
+        SOFT,
+    ),
+    "positions": (CrossEntropyLoss, (6, 4, 5), PLACES),
+    "ignored positions": (CrossEntropyLoss, (6, 4, 5), SOME),
+    "ignored positions, weights, smoothed": (
+        partial(CrossEntropyLoss, label_smoothing=0.1, weight=WEIGHT),
+        (6, 4, 5),
+        SOME,
+    ),
+    "another ignored index": (partial(CrossEntropyLoss, ignore_index=2), (6, 4), INDEX),
+    "binary": (BCEWithLogitsLoss, (6, 4), ONES),
+    "binary, one output": (BCEWithLogitsLoss, (6,), ONES[:, 0]),
+    "binary, soft labels": (BCEWithLogitsLoss, (6, 4), SOFT),
+    "binary, pos_weight": (partial(BCEWithLogitsLoss, pos_weight=WEIGHT), (6, 4), ONES),
+    "binary, both weights": (
+        partial(BCEWithLogitsLoss, pos_weight=WEIGHT, weight=1 + WEIGHT),
+        (6, 4),
+        SOFT,
+    ),
+    "squared": (MSELoss, (6, 4), REAL),
+    "squared, one output": (MSELoss, (6,), REAL[:, 0]),
+    "squared, images": (MSELoss, (6, 2, 3, 2), randn(6, 2, 3, 2, seed=7)),
+    "counts": (PoissonNLLLoss, (6, 4), COUNTS),
+    "counts, full": (partial(PoissonNLLLoss, full=True), (6, 4), COUNTS),
+}
+
+
+def heard(criterion: Module, output: Tensor, y: Tensor) -> tuple[Likelihood, Tensor, Tensor]:
+    """What the optimizer hears of one call: the likelihood, rows with their graph, the loss."""
+    found: list[tuple[Likelihood, Tensor, Tensor]] = []
+    handles = observed(criterion).watch(
+        lambda likelihood, rows, y, loss, *_: found.append((likelihood, rows, loss))
+    )
+    criterion(output, y)
+    for handle in handles:
+        handle.remove()
+    criterion(output, y)
+    assert len(found) == 1
+    return found[0]
+
+
+def pulled(rows: Tensor, output: Tensor, v: Tensor) -> Tensor:
+    """Return v in the rows, back in the outputs."""
+    return torch.autograd.grad(rows, output, v, retain_graph=True)[0]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_losses_gradients_and_fishers_are_those_of_torch(reduction):
+    def check(name: str) -> None:
+        make, shape, y = CANONICAL[name]
+        criterion = make(reduction=reduction)
+        output = randn(*shape, seed=8).requires_grad_()
+        likelihood, rows, loss = heard(criterion, output, y)
+        n = len(rows)
+        labels = torch.empty(n, 0)
+        assert_near(likelihood(rows, labels), loss, 1e-12)
+        (gradient,) = torch.autograd.grad(loss, output, retain_graph=True)
+        assert_near(pulled(rows, output, likelihood.gradient(rows, labels)), gradient, 1e-12)
+        scale = likelihood.scale(n)
+        hessian = torch.autograd.functional.hessian(lambda f: criterion(f, y), output.detach())
+        hessian = hessian.reshape(output.numel(), -1)
+        u = randn(*rows.shape, seed=9)
+        product = scale * likelihood.fisher_product(rows.detach(), u)
+        back = pulled(rows, output, u)  # the same velocity, as one of outputs
+        assert_near(
+            pulled(rows, output, product), (hessian @ back.reshape(-1)).reshape(shape), 1e-11
+        )
+        blocks = likelihood.fisher(rows.detach())
+        assert_near(blocks.sum(0) / scale / n, likelihood.mean_fisher(rows.detach()), 1e-12)
+        assert_near(torch.einsum("nij,nj->ni", blocks, u), product, 1e-12)
+        part = max(1, n // 2)
+        first = likelihood.fisher_product(rows.detach()[:part], u[:part])
+        assert_near(scale * first, product[:part], 1e-12)
+        root = likelihood.root(rows.detach())
+        again = root.transpose(torch.exp(2 * root.log_weight) * root.apply(u))
+        assert_near(scale * again, product, 1e-11)
+
+    for_each(list(CANONICAL), check)
+
+
+def test_sampled_errors_have_the_weighted_fisher_as_covariance():
+    def check(name: str) -> None:
+        make, shape, y = CANONICAL[name]
+        output = randn(*shape, seed=8).requires_grad_()
+        likelihood, rows, _ = heard(make(), output, y)
+        f, total = rows.detach(), 0.0
+        source = generator(10)
+        for _ in range(4000):
+            errors = likelihood.sampled_errors(f, generator=source)
+            total = total + errors.mT @ errors / len(f) / 4000
+        truth = likelihood.mean_fisher(f)
+        assert float((total - truth).abs().max()) < 0.1 * float(truth.diagonal().max())
+
+    for_each(["ignored positions, weights, smoothed", "binary, both weights", "counts"], check)
+
+
+def test_log_probabilities_are_logits():
+    """`NLLLoss` after log_softmax has the Fisher of `CrossEntropyLoss` on the logits."""
+    for weight, y in ((None, INDEX), (WEIGHT, INDEX.masked_fill(INDEX == 3, -100))):
+        logits, u = randn(6, 4, seed=8).requires_grad_(), randn(6, 4, seed=9)
+        log_p = logits.log_softmax(1)
+        ours, rows, loss = heard(NLLLoss(weight=weight), log_p, y)
+        theirs, plain, wanted = heard(CrossEntropyLoss(weight=weight), logits, y)
+        assert_near(loss, wanted, 1e-12)
+        kept = u[y >= 0]
+        moved = torch.autograd.functional.jvp(lambda f: f.log_softmax(1), logits[y >= 0], kept)[1]
+        product = ours.fisher_product(rows.detach(), moved)
+        back = torch.autograd.grad(rows, logits, product)[0][y >= 0]
+        assert_near(back, theirs.fisher_product(plain.detach(), kept), 1e-11)
+    with pytest.raises(InvalidInputError, match="log_softmax"):
+        heard(NLLLoss(), logits, INDEX)
+
+
+def test_robust_losses_have_a_constant_fisher():
+    """Huber's is the probability of a residual within δ, by quadrature of the score's square."""
+    grid = torch.linspace(-80, 80, 2_000_001, dtype=F64)
+
+    def truth(criterion: Module) -> float:
+        leaf = grid.clone().requires_grad_()
+        zero = torch.zeros_like(grid)
+        energy = type(criterion)(**_options(criterion), reduction="none")(leaf, zero)
+        (score,) = torch.autograd.grad(energy.sum(), leaf)
+        unit = _unit(criterion)
+        density = torch.exp(-energy.detach() * unit)
+        return float((density * (score * unit) ** 2).sum() / density.sum()) / unit
+
+    for criterion in (HuberLoss(delta=0.7), HuberLoss(delta=2.0), SmoothL1Loss(beta=0.5), L1Loss()):
+        output = randn(6, 4, seed=8).requires_grad_()
+        likelihood, rows, loss = heard(criterion, output, REAL)
+        assert_near(likelihood(rows, torch.empty(6, 0)), loss, 1e-12)
+        wanted = truth(criterion) / 4 * torch.eye(4, dtype=F64)
+        assert_near(likelihood.mean_fisher(rows.detach()), wanted, 1e-4)
+
+
+def _options(criterion: Module) -> dict[str, float]:
+    return {k: getattr(criterion, k) for k in ("delta", "beta") if hasattr(criterion, k)}
+
+
+def _unit(criterion: Module) -> float:
+    """SmoothL1Loss is Huber's loss over β: β times it has a likelihood."""
+    return getattr(criterion, "beta", 1.0)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_average_over_outputs_is_understood(parts):
+    """Steps with MSELoss, also in divided parts, are those with the Gaussian of its scale."""
+    x, y = randn(60, 3, seed=1), randn(60, 20, seed=2)
+    losses = {}
+    for kind in ("torch", "ours"):
+        model = seeded(lambda: mlp(3, 8, 20))
+        covariance = 10 * torch.eye(20, dtype=F64)
+        criterion = MSELoss() if kind == "torch" else Gaussian(covariance)
+        optimizer = NGD(model, criterion)
+        losses[kind] = []
+        for _ in range(12):
+            optimizer.zero_grad()
+            for a, b in zip(x.chunk(parts), y.chunk(parts), strict=True):
+                (criterion(model(a), b) / parts).backward()
+            optimizer.step()
+            losses[kind].append(optimizer.statistics.loss)
+    assert losses["torch"] == pytest.approx(losses["ours"], rel=1e-6)
+    assert losses["torch"][-1] < losses["torch"][0]
+
+
+def test_torch_and_our_cross_entropy_take_the_same_steps():
+    x, y = randn(40, 3, seed=1), torch.randint(0, 4, (40,), generator=generator(2))
+    found = []
+    for criterion in (CrossEntropyLoss(), Categorical()):
+        model = seeded(lambda: mlp(3, 8, 4))
+        optimizer = NGD(model, criterion)
+        for _ in range(10):
+            optimizer.zero_grad()
+            criterion(model(x), y).backward()
+            optimizer.step()
+        found.append(optimizer.statistics)
+    assert found[0].loss == pytest.approx(found[1].loss, rel=1e-6)
+    assert not found[0].notes
+    assert found[0].damping == pytest.approx(found[1].damping)
+
+
+class Tagger(Module):
+    """Logits for every position, padded ones too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp(3, 12, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
+@pytest.mark.parametrize("shape", ["BTV", "BVT"])
+def test_padding_does_not_count(shape):
+    """Rows that are ignored leave no trace in the steps, whatever is in them."""
+    x, y = randn(6, 5, 3, seed=1), SOME
+    weights = []
+    for noise in (0.0, 100.0):
+        model, criterion = seeded(Tagger), CrossEntropyLoss()
+        noisy = torch.where((y == -100)[:, :, None], x + noise, x)
+        # The inputs of padded positions count in Λ; the last layer's errors do not see them.
+        optimizer = NGD(model, criterion, strict=True)
+        out = model(noisy)
+        out, labels = (out.view(-1, 4), y.view(-1)) if shape == "BTV" else (out.mT, y)
+        criterion(out, labels).backward()
+        optimizer.step()
+        assert not optimizer.statistics.notes
+        errors = optimizer._core.preconditioner.blocks["net.2"].errors
+        weights.append(errors.matrix.clone())
+    assert_near(weights[0], weights[1], 1e-9)
+
+
+def test_custom_losses_are_measured_and_verified():
+    """A mixture density network: three outputs, a loss that is no likelihood of ours."""
+    x = torch.linspace(-1, 1, 80, dtype=F64)[:, None]
+    y = x + 0.3 * torch.sin(6 * x) + 0.1 * randn(80, 1, seed=3)
+
+    def mixture(parts: tuple[Tensor, ...], y: Tensor) -> Tensor:
+        logits, mean, log_sigma = parts
+        inner = -0.5 * ((y - mean) / log_sigma.exp()) ** 2 - log_sigma
+        return -torch.logsumexp(logits.log_softmax(1) + inner, 1).mean()
+
+    class Mixture(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = mlp(1, 16, 9)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return self.net(x).chunk(3, 1)
+
+    model, criterion = seeded(Mixture), Loss(mixture)
+    optimizer = NGD(model, criterion, strict=True, step_length=Quadratic())
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+        assert not any("equal shares" in note for note in optimizer.statistics.notes)
+    assert losses[-1] < -0.3 < losses[0]
+
+
+def test_custom_products_are_the_second_derivative_or_squares():
+    output, y = randn(5, 3, seed=1).requires_grad_(), randn(5, 3, seed=2)
+    criterion = Loss(lambda f, y: torch.log(torch.cosh(f - y)).sum(1).mean())
+    likelihood, rows, loss = heard(criterion, output, y)
+    u = randn(5, 3, seed=3)
+    exact = u / torch.cosh(output - y) ** 2
+    assert_near(likelihood.fisher_product(rows.detach(), u), exact, 1e-10)
+    errors = torch.tanh(output - y)
+    assert_near(likelihood.sampled_errors(rows.detach()), errors, 1e-10)
+    assert_near(likelihood(rows, y), loss, 1e-12)
+    # An absolute error has no second derivative.
+    likelihood, rows, _ = heard(Loss(lambda f, y: (f - y).abs().sum(1).mean()), output, y)
+    sign = torch.sign(output - y)
+    squares = sign * (sign * u).sum(1, keepdim=True)
+    assert_near(likelihood.fisher_product(rows.detach(), u), squares, 1e-10)
+
+
+def test_several_criteria_are_added():
+    class Heads(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.trunk, self.label, self.value = Linear(3, 8), Linear(8, 3), Linear(8, 2)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            h = self.trunk(x).tanh()
+            return self.label(h), self.value(h)
+
+    x = randn(60, 3, seed=1)
+    labels, values = (x[:, 0] > 0).long() + (x[:, 1] > 0).long(), x[:, :2].sin()
+    model, criteria = seeded(Heads), (CrossEntropyLoss(), MSELoss())
+    optimizer = NGD(model, criteria, strict=True, step_length=Quadratic())
+    for _ in range(30):
+        optimizer.zero_grad()
+        a, b = model(x)
+        loss = criteria[0](a, labels) + 0.3 * criteria[1](b, values)
+        loss.backward()
+        optimizer.step()
+        assert not any("equal shares" in note for note in optimizer.statistics.notes)
+    assert float(loss.detach()) < 0.1
+    assert set(optimizer._core.preconditioner.blocks) == {"trunk", "label", "value"}
+
+
+def test_what_is_not_a_criterion_is_refused():
+    model = Linear(2, 1)
+    for wrong, words in (
+        (MSELoss, "Did you mean MSELoss"),
+        (torch.nn.functional.mse_loss, "natgrad.optim.Loss"),
+        (3.0, "must be a criterion"),
+        ([], "must be a criterion"),
+    ):
+        with pytest.raises(DtypeError, match=words):
+            NGD(model, wrong)
+    with pytest.raises(InvalidInputError, match="reduction='none'"):
+        NGD(model, MSELoss(reduction="none"))
+    criterion = Loss(lambda f, y: f - y)
+    _optimizer = NGD(model, criterion)
+    with pytest.raises(ShapeError, match="must return one number"):
+        criterion(model(torch.zeros(3, 2)), torch.zeros(3, 1))
+    criterion = CrossEntropyLoss()
+    _optimizer = NGD(Linear(2, 3), criterion)
+    with pytest.raises(InvalidInputError, match="nothing to learn"):
+        criterion(_optimizer.model(torch.zeros(3, 2)), torch.full((3,), -100))
+
+
+def test_a_removed_optimizer_hears_nothing():
+    model, criterion = Linear(2, 3), CrossEntropyLoss()
+    optimizer = NGD(model, criterion)
+    optimizer.remove()
+    assert not criterion._forward_hooks
+
+
+def test_a_torch_criterion_is_diagnosed():
+    found = diagnose(Linear(2, 3), CrossEntropyLoss(), torch.randn(20, 2))
+    assert [layer.name for layer in found.layers] == [""]

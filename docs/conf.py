@@ -10,7 +10,7 @@ import natgrad
 from natgrad.playground import PAGE
 
 sys.path.insert(0, str(Path(__file__).parent))
-import _gallery
+import _figures
 import _reference
 
 project = "natgrad"
@@ -19,7 +19,7 @@ copyright = author
 version = release = natgrad.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery"]  # the gallery has scripts that make its pictures
 suppress_warnings = ["toc.not_included"]  # a test asks that README or a page links each page
 myst_heading_anchors = 4  # the anchors that the repository's pages link to
 
@@ -71,7 +71,7 @@ def _write_pages(app: Any) -> None:
     """Write what is made of the package itself: the reference and the gallery."""
     folder = Path(app.srcdir)
     _reference.write(folder / "reference")
-    _gallery.write(folder / "gallery", folder.parent / "runs")
+    _figures.write(folder / "figures", folder.parent / "runs")
 
 
 def _copy_playground(app: Any, error: Exception | None) -> None:

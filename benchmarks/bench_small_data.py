@@ -74,7 +74,7 @@ def with_torch(make: Callable[[Module], torch.optim.Optimizer]) -> Trainer:
             loss.backward()
             return loss
 
-        while not done(float(optimizer.step(closure))):
+        while not done(optimizer.step(closure).item()):
             pass
 
     return train
@@ -199,7 +199,7 @@ def race_digits() -> list[Row]:
             while not done(gauss.step(lambda: (net(x), y))):  # noqa: B023
                 pass
         else:
-            ngd, loss = ng.NGD(net, likelihood), math.inf
+            ngd, loss = ng.NGD(net, likelihood), 1e9
             while not done(loss):
                 ngd.zero_grad()
                 value = likelihood(net(x), y)

@@ -19,7 +19,7 @@ copyright = author
 version = release = natgrad.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build", "gallery"]  # the gallery has scripts that make its pictures
+exclude_patterns = ["_build"]
 suppress_warnings = ["toc.not_included"]  # a test asks that README or a page links each page
 myst_heading_anchors = 4  # the anchors that the repository's pages link to
 
@@ -60,11 +60,17 @@ def _as_meant(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
 # A line of prose, not the name of a section such as "Args:", an item of a list or an example.
 _PROSE = re.compile(r"(?![-*>|]|\d+\.|.*:$)\S")
 _KEPT = r"(``?[^`]+``?|(?<!\w)\*{1,2}[^*\s][^*]*\*{1,2})"  # code and emphasis
-_PLAIN = r"(\||(?<=\w)_(?=\W|$)|(?<=\w)\*)"
+_PLAIN = r"(\||(?<=\w)_(?=\W|$)|(?<=[\w‖)⟩])\*|(?<!\w)\*(?=[\s,.;:)]))"
 
 
 def _escaped(text: str) -> str:
-    return re.sub(f"{_KEPT}|{_PLAIN}", lambda found: found[1] or f"\\{found[0]}", text)
+    def replace(found: re.Match[str]) -> str:
+        if not found[1]:
+            return f"\\{found[0]}"
+        ends = re.match(r"$|[\s.,;:!?)\]}'\"/-]", text[found.end() :])
+        return found[1] if ends else f"{found[1]}\\ "  # markup must be followed by such a sign
+
+    return re.sub(f"{_KEPT}|{_PLAIN}", replace, text)
 
 
 def _write_pages(app: Any) -> None:

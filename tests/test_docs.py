@@ -103,6 +103,7 @@ def test_the_readme_examples_run() -> None:
 
 # Pages whose snippets other tests run, with the promises made beside them.
 RUN_BY = {
+    "flows": "tests/flows/test_page.py",
     "clusters": "tests/lab/test_dask.py",
     "gauss_newton": "tests/optim/test_pages.py",
     "laboratory": "tests/lab/test_report.py",

@@ -26,10 +26,11 @@ class AllenCahn(Equation):
     """u_t = 1e-4 u_xx + 5 (u − u³), x in [−1, 1] periodic, t in [0, 1], u = x² cos πx at t = 0.
 
     The network reads (cos πx, sin πx, t) and stands for u = s(x, t) + t N, so that start and period
-    are right by construction. s is the start x² cos πx with a change: with d = 1 − |x|, the start is
-    −(1 − d)² cos πd, whose slope jumps at d = 0; u loses this jump at once, so s has √(d² + 4e-4 t)
-    in place of d. The truth is a Fourier method with 512 modes and
-    fourth-order exponential steps (Cox and Matthews; Kassam and Trefethen).
+    are right by construction. With d = 1 − |x| the start is −(1 − d)² cos πd, whose slope jumps at
+    d = 0. u loses this jump at once, so s is the start with √(d² + 4e-4 t) in place of d.
+
+    The truth is a Fourier method with 512 modes and fourth-order exponential steps (Cox and
+    Matthews; Kassam and Trefethen).
     """
 
     features = 3

@@ -90,6 +90,13 @@ def headings(file: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
+def test_the_examples_of_the_atlas_run() -> None:
+    scope: dict[str, object] = {}
+    for code in re.findall(r"```python\n(.*?)```", (ROOT / "docs/atlas.md").read_text(), re.S):
+        exec(code, scope)
+    assert scope["found"].fraction > 0.9  # type: ignore[attr-defined]
+
+
 def test_the_readme_examples_run() -> None:
     torch.manual_seed(0)
     scope: dict[str, object] = {}

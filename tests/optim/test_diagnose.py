@@ -5,7 +5,7 @@ import torch
 from torch.nn import LSTM, Linear, Module, Sequential
 
 from natgrad import Categorical, Gaussian
-from natgrad.optim import NGD, StepStatistics, diagnose
+from natgrad.optim import NGD, Quadratic, StepStatistics, diagnose
 from tests.helpers import randn
 from tests.optim.nets import Scale, mlp, seeded, train, weights_of
 
@@ -77,7 +77,7 @@ def test_recurrent_networks_with_sliced_outputs_train():
 
 def test_scalars_go_to_any_logger():
     model, criterion, seen = seeded(lambda: mlp(3, 4, 2)), Gaussian(), []
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     optimizer.register_step_post_hook(
         lambda opt, args, kwargs: seen.append((opt.statistics.step, opt.statistics.scalars()))
     )

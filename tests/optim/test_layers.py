@@ -95,7 +95,7 @@ NORMS = {
 def test_blocks_of_normalizations_are_exact(name):
     build, shape = NORMS[name]
     x, y, criterion = randn(*shape, seed=1), randn(6, 2, seed=2), Gaussian()
-    optimizer = started(build, criterion, x, y)
+    optimizer = started(build, criterion, x, y, step_length=Quadratic())
     model = seeded(build)
     params, outputs, dense = list(model[0].parameters()), model(x), 0.0
     for f in outputs.reshape(-1):  # the Gaussian's Fisher is JᵀJ over outputs of all data
@@ -357,7 +357,8 @@ def test_a_tied_weight_has_the_block_of_the_head():
         assert_near(symmetric(ours), symmetric(theirs), 1e-9)
     model = seeded(partial(Tied, True))
     optimizer = NGD(model, criterion, strict=True, step_length=Quadratic())
-    assert train(optimizer, criterion, x, y, 40)[-1] < 0.1
+    losses = train(optimizer, criterion, x, y, 40)
+    assert losses[-1] < 0.1
 
 
 def test_twins_count_both_uses():
@@ -538,7 +539,7 @@ def test_the_diagonal_of_every_layer_is_that_of_the_dense_fisher():
         ),
     ):
         criterion, y = Gaussian(), randn(4, 2, seed=12)
-        optimizer = started(build, criterion, x, y, method="diagonal")
+        optimizer = started(build, criterion, x, y, method="diagonal", step_length=Quadratic())
         network = Network(seeded(build))
         diagonal = reference.fisher(criterion, network, network.init(), x).diagonal()
         found = []

@@ -367,3 +367,13 @@ def test_a_removed_optimizer_hears_nothing():
 def test_a_torch_criterion_is_diagnosed():
     found = diagnose(Linear(2, 3), CrossEntropyLoss(), torch.randn(20, 2))
     assert [layer.name for layer in found.layers] == [""]
+
+
+def test_the_fisher_of_a_vocabulary_is_never_formed(monkeypatch):
+    monkeypatch.setattr("natgrad.optim._capture.moments._LARGEST_KNOWN", 3)
+    monkeypatch.setattr(Categorical, "mean_fisher", lambda *_: pytest.fail("a full matrix"))
+    model, criterion = seeded(lambda: mlp(3, 8, 4)), Categorical()
+    optimizer = NGD(model, criterion)
+    criterion(model(randn(20, 3, seed=1)), torch.arange(20) % 4).backward()
+    optimizer.step()
+    assert optimizer._core.preconditioner.blocks["2"].errors.known

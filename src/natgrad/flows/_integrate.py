@@ -105,7 +105,8 @@ def integrate(
             parameters' size at the start.
         record: Diagnostics to save, by name: functions of the parameters.
         max_evaluations: Give up (status stalled) after so many evaluations.
-        **options: Passed to `direction`: `selection`, `fisher_over` and `damping` of `natural`;
+        **options: Passed to `direction`: `selection`, `fisher_over`, `metric` and `damping` of
+            `natural`, the last also as a schedule (`decaying_damping`, `loss_damping`);
             `euclidean` has none.
 
     Returns:

@@ -118,7 +118,7 @@ class AdaptivePath(Path[P], Generic[P]):
 
     def field(self, tau: float, y: Tensor) -> Tensor:
         """Return dy/dτ."""
-        return self._clock.rate(tau) * self.seen.velocity(y)
+        return self._clock.rate(tau) * self.seen.at(self._clock.t(tau)).velocity(y)
 
     def array_field(self, tau: float, y: np.ndarray) -> np.ndarray:
         """Return dy/dτ of an array, for coordinates that have one."""

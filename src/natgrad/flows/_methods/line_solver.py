@@ -30,6 +30,7 @@ class LineSolver(Solver):
             and is_completion(problem)
             and problem.options.get("fisher_over") in (None, "all")
             and not problem.options.get("damping")
+            and problem.options.get("metric", "fisher") == "fisher"
             and all(w.dtype == torch.float64 for w in leaves(problem.params))
         )
 

@@ -29,6 +29,7 @@ class ObservedSolver(Solver):
             and problem.options.get("fisher_over") == "batch"
             and problem.options.get("selection", "min_norm") == "min_norm"
             and not problem.options.get("damping")
+            and problem.options.get("metric", "fisher") == "fisher"
             and len(leaves(problem.params)) > 1
             and all(w.dtype == torch.float64 for w in leaves(problem.params))
         )

@@ -35,7 +35,8 @@ def solve(
         pushed = torch.stack([p.reshape(-1) for p in products]).double()
         gram += piece.weight * (flat @ pushed.mT).cpu()
     batch.world.add_up([gram])
-    gram += damping * torch.diag(torch.tensor(direction.squares).double())
+    weights = [p.unit * s for p, s in zip(direction.parts, direction.squares, strict=True)]
+    gram += damping * torch.diag(torch.tensor(weights).double())
     slopes = torch.tensor([part.slope for part in direction.parts]).double()
     eps = torch.finfo(pieces[0].output.dtype).eps
     shares = _shortest(gram, slopes, 10 * math.sqrt(eps))

@@ -15,10 +15,11 @@ class WeightAverage:
 
     The weights of past steps grow like k^{a−1}, so that about the last 1/a of all steps counts,
     whenever one looks (Shamir and Zhang 2013). It takes the noise out of the last weights without
-    a schedule that knows the length of the run.
+    a schedule that knows the length of the run. Buffers with fractions, such as the running
+    averages of batch normalization, follow it.
 
     Args:
-        params: The parameters.
+        params: The parameters, and buffers that follow them.
         exponent: a; larger forgets faster.
 
     Example:

@@ -104,7 +104,8 @@ def departures(config: Any, arrays: Arrays) -> Sequence[str]:
     """Return how the fits were made."""
     return [
         "No paper prints this figure. tanh layers in double precision, default options of "
-        "GaussNewton. Conditions on the sides hold by construction where the solution is smooth.",
+        "GaussNewton. Side conditions hold by construction, so the residual inside is the only "
+        "block.",
     ]
 
 

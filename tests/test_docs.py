@@ -108,6 +108,7 @@ RUN_BY = {
     "gauss_newton": "tests/optim/test_pages.py",
     "laboratory": "tests/lab/test_report.py",
     "loops": "tests/optim/test_loops.py",
+    "losses_and_layers": "tests/optim/test_pages.py",
     "optimizer": "tests/optim/test_pages.py",
     "tutorial_optimizer": "tests/optim/test_pages.py",
 }

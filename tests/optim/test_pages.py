@@ -23,6 +23,11 @@ def test_the_page_of_the_optimizer():
     assert float(scope["loss"].detach()) < 0.1
 
 
+def test_the_page_of_losses_and_layers():
+    scope = run("losses_and_layers.md")
+    assert scope["fit"].statistics.step == 1
+
+
 def test_the_page_of_gauss_newton():
     scope = run("gauss_newton.md")
     assert float(scope["error"]) < 1e-4

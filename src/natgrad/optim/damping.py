@@ -32,7 +32,7 @@ class Adaptive:
     Kronecker factors miss curvature along the direction. ρ cannot tell: the step has been shortened
     until the model holds, ρ ≈ 1 asks for less damping, and without the condition λ sinks to its
     floor and α with it. Some of what is missed is no fault: the direction is fitted to this batch,
-    which therefore bends more along it than other samples do. docs/optimizer.md says why 1/16.
+    which therefore bends more along it than other samples do. docs/notebook.md says why 1/16.
 
     Attributes:
         start: λ before the first step.

@@ -63,8 +63,8 @@ class NGD(Resumable):
 
     Args:
         model: The model, also inside `torch.compile` or `DistributedDataParallel`. Parameters of
-            layers without a block (docs/optimizer.md has the table) take Adam's steps, or plain
-            ones where lengths are measured, and a warning names them.
+            layers without a block take Adam's steps, or plain ones where lengths are measured, and
+            a warning names them. docs/losses_and_layers.md lists the layers with a block.
         likelihood: The criterion: `torch.nn.CrossEntropyLoss(...)` or another of torch's, a
             `Likelihood` such as `Categorical()`, a custom loss as a module (`natgrad.optim.Loss`
             makes one of a function), or a list of criteria whose losses are added.
@@ -271,7 +271,7 @@ class NGD(Resumable):
         """Return `published`, but with the last layer's Λ̃ in closed form instead of sampled.
 
         That factor is the likelihood's own Fisher, with which (14) begins. Sampled, it is the
-        noisiest of all where a network has many outputs; docs/optimizer.md has numbers.
+        noisiest of all where a network has many outputs; docs/notebook.md has numbers.
 
         Args:
             model: The model.

@@ -7,8 +7,8 @@ import torch
 
 import natgrad as ng
 from benchmarks import flow_problems as flows
-from natgrad.flows._methods.paired import PairedStepper
-from natgrad.flows._methods.steppers import ChebyshevStepper, ScipyStepper, accuracy
+from natgrad.flows._methods.steppers.paired import PairedStepper
+from natgrad.flows._methods.steppers.stepper import ChebyshevStepper, ScipyStepper, accuracy
 from natgrad.flows._problem import Problem
 from natgrad.parametrizations.base import flatten
 from natgrad.stopping import Status

@@ -7,8 +7,8 @@ import natgrad as ng
 from natgrad.data.completion import low_rank
 from natgrad.errors import InvalidInputError
 from natgrad.flows import Status
-from natgrad.flows._methods.hypothesis_steps import natural_completion
-from natgrad.flows._methods.observed_natural import observed_natural_flow
+from natgrad.flows._methods.completion.hypothesis_steps import natural_completion
+from natgrad.flows._methods.completion.observed_natural import observed_natural_flow
 from natgrad.flows.closed_forms import singular_times
 from tests.helpers import F64, assert_near, generator, positions, randn
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from natgrad.directions import Wasserstein, euclidean, natural
 from natgrad.directions.metric import Mean
 from natgrad.flows import decaying_damping, end_to_end, integrate
-from natgrad.flows._methods.dual_layers import Layers
+from natgrad.flows._methods.dual.layers import Layers
 from natgrad.flows.closed_forms import natural_logits
 from natgrad.likelihoods import Bernoulli, Gaussian
 from natgrad.limits import basis_pursuit, least_squares, max_margin, natural_flow

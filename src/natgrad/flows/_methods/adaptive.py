@@ -10,8 +10,13 @@ from torch import Tensor
 from natgrad.flows._clock import LinearClock, LogClock
 from natgrad.flows._follow import Ended, Path, Settings, Solver
 from natgrad.flows._methods.coordinates import Coordinates
-from natgrad.flows._methods.paired import PairedStepper
-from natgrad.flows._methods.steppers import ChebyshevStepper, ScipyStepper, Stepper, accuracy
+from natgrad.flows._methods.steppers.paired import PairedStepper
+from natgrad.flows._methods.steppers.stepper import (
+    ChebyshevStepper,
+    ScipyStepper,
+    Stepper,
+    accuracy,
+)
 from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
 from natgrad.parametrizations.base import P, leaves

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from natgrad.flows._methods.coordinates import Coordinates
-from natgrad.flows._methods.dual_layers import Layers
+from natgrad.flows._methods.dual.layers import Layers
 from natgrad.flows._problem import Problem
 from natgrad.parametrizations.base import P
 

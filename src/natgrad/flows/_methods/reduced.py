@@ -8,10 +8,10 @@ from torch import Tensor
 
 from natgrad.flows._methods.adaptive import AdaptivePath, AdaptiveSolver
 from natgrad.flows._methods.coordinates import Coordinates
-from natgrad.flows._methods.dual_solver import is_diagonal_logistic
+from natgrad.flows._methods.dual.solver import is_diagonal_logistic
 from natgrad.flows._methods.layer_coordinates import LayerCoordinates
-from natgrad.flows._methods.paired import PairedStepper
-from natgrad.flows._methods.steppers import ScipyStepper, Stepper, accuracy
+from natgrad.flows._methods.steppers.paired import PairedStepper
+from natgrad.flows._methods.steppers.stepper import ScipyStepper, Stepper, accuracy
 from natgrad.flows._problem import Problem
 from natgrad.parametrizations.base import P, leaves
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import ConvergenceError, InvalidInputError
-from natgrad.flows._methods.completion import check_completion
+from natgrad.flows._methods.completion.flow import check_completion
 from natgrad.flows.trajectory import Trajectory
 from natgrad.parametrizations import MatrixProduct
 from natgrad.parametrizations._products.kernel import ProductKernel

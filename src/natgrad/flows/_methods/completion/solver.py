@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from natgrad.flows._methods.adaptive import PairedSolver
-from natgrad.flows._methods.chain import Chain, Factors
+from natgrad.flows._methods.completion.chain import Chain, Factors
+from natgrad.flows._methods.completion.observed import residual
 from natgrad.flows._methods.coordinates import Coordinates
-from natgrad.flows._methods.observed import residual
 from natgrad.flows._problem import Problem
 from natgrad.likelihoods import Gaussian
 from natgrad.parametrizations import MatrixProduct

@@ -6,7 +6,7 @@ from torch import Tensor
 from natgrad._checks import describe, number, tensor
 from natgrad._named import named
 from natgrad.errors import LabelError, ShapeError
-from natgrad.flows._methods.newton_path import NewtonPath
+from natgrad.flows._methods.logistic.newton_path import NewtonPath
 from natgrad.linalg import lstsq
 from natgrad.linalg._precision import widen
 

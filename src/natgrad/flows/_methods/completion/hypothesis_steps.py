@@ -16,7 +16,7 @@ from torch import Tensor
 
 from natgrad.directions.selection import Selection, resolve_shares
 from natgrad.errors import ConvergenceError, InvalidInputError, RankDeficientError
-from natgrad.flows._methods.completion import check_completion
+from natgrad.flows._methods.completion.flow import check_completion
 from natgrad.flows.closed_forms import singular_times
 from natgrad.flows.trajectory import Trajectory
 from natgrad.parametrizations import MatrixProduct

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from natgrad.flows._methods.rkc import Field
+from natgrad.flows._methods.steppers.rkc import Field
 
 Shifted = Callable[[float], Callable[[Tensor], Tensor]]
 """From a > 0 to the solver of (a I − J) k = r, J the Jacobian of the field at the start."""

@@ -5,9 +5,9 @@ from typing import Generic, cast
 import torch
 
 from natgrad.flows._follow import Ended, Path, Settings, Solver
-from natgrad.flows._methods.completion_solver import is_completion
-from natgrad.flows._methods.observed_natural import Factors, ObservedFlow
-from natgrad.flows._methods.steppers import accuracy
+from natgrad.flows._methods.completion.observed_natural import Factors, ObservedFlow
+from natgrad.flows._methods.completion.solver import is_completion
+from natgrad.flows._methods.steppers.stepper import accuracy
 from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
 from natgrad.parametrizations.base import P, leaves

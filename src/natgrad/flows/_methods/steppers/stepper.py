@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import NatgradError
-from natgrad.flows._methods.rkc import Field, SpectralRadius, local_error, rkc_step, stages
+from natgrad.flows._methods.steppers.rkc import Field, SpectralRadius, local_error, rkc_step, stages
 
 ArrayField = Callable[..., np.ndarray]
 _EXPLICIT = ("dopri", "dop853")

@@ -22,9 +22,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from natgrad.flows._methods.dual_layers import Layers
-from natgrad.flows._methods.rkc import local_error, rkc_step, stages
-from natgrad.flows._methods.rosenbrock import Shifted, rodas_step
+from natgrad.flows._methods.dual.layers import Layers
+from natgrad.flows._methods.steppers.rkc import local_error, rkc_step, stages
+from natgrad.flows._methods.steppers.rosenbrock import Shifted, rodas_step
 
 _NEGLIGIBLE = 1e-7  # of the gradient: rows that contribute less are left out within a step
 _FEEDBACK = 0.1  # of rtol: change of margins that columns left out may make within a step

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from natgrad.errors import NatgradError
 from natgrad.flows._follow import Ended, Path, Settings, Solver
-from natgrad.flows._methods.logistic import LogisticFlow
+from natgrad.flows._methods.logistic.flow import LogisticFlow
 from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
 from natgrad.likelihoods import Bernoulli

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
-from natgrad.flows._methods.chain import Chain
-from natgrad.flows._methods.observed import residual
-from natgrad.flows._methods.rkc import SpectralRadius, coefficients, stages
+from natgrad.flows._methods.completion.chain import Chain
+from natgrad.flows._methods.completion.observed import residual
+from natgrad.flows._methods.steppers.rkc import SpectralRadius, coefficients, stages
 from natgrad.flows.trajectory import Trajectory
 from natgrad.parametrizations import MatrixProduct
 from natgrad.parametrizations._products.entries import check_entries

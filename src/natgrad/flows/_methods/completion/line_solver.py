@@ -6,8 +6,8 @@ from typing import Generic, cast
 import torch
 
 from natgrad.flows._follow import Ended, Path, Settings, Solver
-from natgrad.flows._methods.completion_solver import is_completion
-from natgrad.flows._methods.hypothesis_steps import WALL, Factors, LineFollower
+from natgrad.flows._methods.completion.hypothesis_steps import WALL, Factors, LineFollower
+from natgrad.flows._methods.completion.solver import is_completion
 from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
 from natgrad.parametrizations.base import P, leaves

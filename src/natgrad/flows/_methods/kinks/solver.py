@@ -16,8 +16,8 @@ from torch import Tensor
 
 from natgrad.flows._clock import LinearClock, LogClock
 from natgrad.flows._follow import Ended, Path, Settings, Solver
-from natgrad.flows._methods.kinks import Kinks, relus
-from natgrad.flows._methods.steppers import ScipyStepper, accuracy
+from natgrad.flows._methods.kinks.network import Kinks, relus
+from natgrad.flows._methods.steppers.stepper import ScipyStepper, accuracy
 from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
 from natgrad.parametrizations.base import P, flatten, unflatten

@@ -9,8 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
-from natgrad.flows._methods.rkc import Field, SpectralRadius
-from natgrad.flows._methods.steppers import ChebyshevStepper, ScipyStepper, Stepper, accuracy
+from natgrad.flows._methods.steppers.rkc import Field, SpectralRadius
+from natgrad.flows._methods.steppers.stepper import (
+    ChebyshevStepper,
+    ScipyStepper,
+    Stepper,
+    accuracy,
+)
 
 _TRIAL = {"rkc": 4, "dop853": 3}  # steps after which the rate of a method is known
 _FIRST, _LONGEST = 8, 256  # steps between two trials

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from natgrad.flows._follow import Ended, Path, Settings, Solver
-from natgrad.flows._methods.dual import DualFlow
-from natgrad.flows._methods.steppers import accuracy
+from natgrad.flows._methods.dual.flow import DualFlow
+from natgrad.flows._methods.steppers.stepper import accuracy
 from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
 from natgrad.likelihoods import Bernoulli

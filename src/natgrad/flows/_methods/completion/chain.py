@@ -5,7 +5,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from natgrad.flows._methods.observed import Residual
+from natgrad.flows._methods.completion.observed import Residual
 
 Factors = tuple[Tensor, ...]
 

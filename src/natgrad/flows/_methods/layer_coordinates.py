@@ -26,6 +26,7 @@ class LayerCoordinates(Coordinates[P]):
     def __init__(self, problem: Problem[P], params: P) -> None:
         from scipy.special import expit  # here, to keep `import natgrad` light
 
+        super().__init__(problem, params)
         self._expit = expit
         x, y = problem.batch
         w = cast(Tensor, params)

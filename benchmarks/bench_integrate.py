@@ -3,8 +3,8 @@
 Errors are those of the hypothesis at the end, against SciPy's DOP853 at 1e-13 on fields written by
 hand. Each contestant runs at tolerances from 1e-2 to 1e-11; its time at the error of `auto` is
 interpolated between its two runs around it (logarithms of time and error). SciPy's solvers get the
-same field that natgrad evaluates. All times are CPU seconds of one thread, the least of up to
-three runs.
+same field that natgrad evaluates. All times are CPU seconds of one thread, the least of up to three
+runs.
 """
 
 import itertools

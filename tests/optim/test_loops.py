@@ -233,7 +233,7 @@ class TestPage:
     def test_transformers(self):
         needs("transformers", "accelerate")
         found = run_page("transformers")["optimizer"]
-        assert found.statistics.step == 60
+        assert found.statistics.step == 40
         assert found.statistics.loss < 2.6  # from log 22
         assert not any("equal shares" in note for note in found.statistics.notes)
         assert found.statistics.damping != found.damping.start

@@ -14,7 +14,7 @@ from natgrad.flows._methods.steppers import ChebyshevStepper, ScipyStepper, Step
 
 _TRIAL = {"rkc": 4, "dop853": 3}  # steps after which the rate of a method is known
 _FIRST, _LONGEST = 8, 256  # steps between two trials
-_BOUND = 0.55  # time per evaluation, times λ, that DOP853 cannot exceed
+_BOUND = 0.25  # time per evaluation, times λ, that DOP853 hardly exceeds
 _STIFF = 2.0  # step times λ below which DOP853 is not held back
 _FINEST = 1e-11  # tolerance below which rounding errors hold Runge–Kutta–Chebyshev back
 _LOOSE = 1e-4  # tolerance from which Runge–Kutta–Chebyshev goes first
@@ -31,6 +31,7 @@ class PairedStepper:
         self._rate = {"rkc": 0.0, "dop853": 0.0}
         self._patience, self._on_trial = _FIRST, False
         self._begin("rkc" if rtol >= _LOOSE else "dop853", 0.0, y)
+        self._left = _FIRST
 
     @property
     def t(self) -> float:
@@ -61,7 +62,7 @@ class PairedStepper:
         if self._left == 0:
             self._reconsider()
         self._left -= 1
-        before = self.t
+        before, spent = self.t, self.evaluations
         failure = self._active.step()
         if failure is not None and self._name == "rkc":  # too tight for the second order
             self._on_trial = False
@@ -69,6 +70,9 @@ class PairedStepper:
             failure = self._active.step()
         if failure is None:
             self._length[self._name] = self.t - before
+            # The last steps count most: the first ones of a method are still short.
+            now = (self.t - before) / max(self.evaluations - spent, 1)
+            self._rate[self._name] = 0.5 * (self._rate[self._name] + now)
         return failure
 
     def _begin(self, name: str, t: float, y: Tensor) -> None:
@@ -88,11 +92,6 @@ class PairedStepper:
         else:
             self._active = ScipyStepper(name, self._field, y, self._end, **options)
         self._name, self._left = name, _TRIAL[name]
-        self._mark()
-
-    def _mark(self) -> None:
-        """Begin to measure the rate."""
-        self._since = (self.t, self.evaluations)
 
     def _switch(self, name: str) -> None:
         t, y = self.t, self.y
@@ -102,8 +101,6 @@ class PairedStepper:
     def _reconsider(self) -> None:
         """Compare the rates after a trial; begin one where the other method may do better."""
         other = "dop853" if self._name == "rkc" else "rkc"
-        t, evaluations = self._since
-        self._rate[self._name] = (self.t - t) / max(self.evaluations - evaluations, 1)
         worse = self._rate[self._name] < self._rate[other]
         if self._on_trial:
             self._on_trial = False
@@ -117,7 +114,6 @@ class PairedStepper:
         else:
             self._patience = min(2 * self._patience, _LONGEST)
         self._left = self._patience
-        self._mark()
 
     def _promising(self, other: str) -> bool:
         """Return whether the other method may go farther per evaluation."""

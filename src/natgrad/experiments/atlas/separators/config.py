@@ -19,7 +19,7 @@ class Separators:
     """Steps of each descent."""
     saves: int = 200
     """States saved along each descent."""
-    seeds: tuple[int, ...] = tuple(range(10))
+    seeds: tuple[int, ...] = tuple(range(20))
     """Seeds of the data."""
 
 
@@ -33,6 +33,6 @@ EXPERIMENT = Experiment(
         "quick": Separators(steps=5000, saves=100, seeds=tuple(range(4))),
         "paper": Separators(),
     },
-    minutes={"smoke": 0.2, "quick": 1.5, "paper": 12.0},
+    minutes={"smoke": 0.2, "quick": 1.5, "paper": 20.0},
     **from_folder(__package__),
 )

@@ -16,7 +16,7 @@ def write(folder: Path, runs: Path) -> None:
     """Write `index.rst` and copy the pictures that are there."""
     folder.mkdir(exist_ok=True)
     parts = [
-        "Gallery",
+        "Figures",
         "=======",
         "",
         "Every figure, what it shows, and the command that makes it. ``make reproduce`` makes "

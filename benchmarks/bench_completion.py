@@ -22,7 +22,7 @@ from natgrad.experiments.complete import complete
 from natgrad.experiments.kmh21._completion.cells import EuclideanConfig, Task
 from natgrad.experiments.kmh21.fig5._further import RaceConfig, race
 from natgrad.flows import Status
-from natgrad.flows._methods.completion import completion_flow
+from natgrad.flows._methods.completion.flow import completion_flow
 
 SIZES = (100, 300, 1000)
 

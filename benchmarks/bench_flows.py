@@ -14,7 +14,7 @@ from harness import Row, report
 
 import natgrad as ng
 from natgrad import limits
-from natgrad.flows._methods.completion import completion_flow
+from natgrad.flows._methods.completion.flow import completion_flow
 from natgrad.flows.closed_forms import natural_flow_of_logistic_regression
 
 D, ONES, STEPS, ETA = 1000, 20, 2_000_000, 0.5

@@ -8,15 +8,20 @@ are synthetic with a spectrum like that of images: a step's time does not depend
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 from harness import Row, exponent, report
 from torch import Tensor
 from torch.nn import Linear, Module, Sequential, Tanh
+from torch.nn.functional import cross_entropy, mse_loss
 
 from natgrad import Categorical, Gaussian
-from natgrad.optim import NGD
+from natgrad.experiments.race._networks import Convolutions, Transformer
+from natgrad.likelihoods import Likelihood
+from natgrad.optim import NGD, Factors, Quadratic
 from natgrad.optim import statistics as step_statistics
 
 AUTOENCODER = (784, 400, 200, 100, 50, 100, 200, 400, 784)
@@ -175,6 +180,64 @@ def autoencoder() -> list[Row]:
     ]
 
 
+RACE: dict[str, tuple[Callable[[], Module], int, tuple[int, ...], int]] = {
+    "autoencoder": (lambda: network(AUTOENCODER), 1000, (784,), 0),
+    "classifier": (Convolutions, 250, (784,), 10),
+    "transformer": (lambda: Transformer(96, 64), 32, (64,), 96),
+}
+"""The race's networks: how each is made, its batch, the shape of a sample, classes (0: itself)."""
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "measured lengths, whole factors of all rows": {
+        "step_length": Quadratic(),
+        "factors": Factors(block=None, rows=None),
+    },
+    "the same, factors in blocks": {"step_length": Quadratic(), "factors": Factors(rows=None)},
+    "the same, of enough rows": {"step_length": Quadratic()},
+    "default: learned lengths": {},
+    "the same, empirical Fisher": {"factors": Factors(source="empirical")},
+}
+"""From the most expensive step to the default, one change at a time."""
+
+
+def cycle(
+    model: Module, optimizer: torch.optim.Optimizer, loss: Callable[..., Any], x: Tensor, y: Tensor
+) -> None:
+    """Take as many steps as a cycle of refreshes has."""
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
+
+
+def race_networks() -> list[Row]:
+    """Return a step of each setting over a plain one, on the networks of the race."""
+    rows = []
+    for name, (make, batch, shape, classes) in RACE.items():
+        source = torch.Generator().manual_seed(0)
+        x = images(batch, 784) if shape == (784,) else torch.randint(0, classes, (batch, *shape))
+        y = x if not classes else torch.randint(0, classes, (batch,), generator=source)
+        y = x.flatten() if not x.is_floating_point() else y
+        criterion: Likelihood = Categorical() if classes else Gaussian()
+        loss = cross_entropy if classes else mse_loss
+        model = make()
+        sgd = torch.optim.SGD(model.parameters(), lr=1e-4)
+        calls = [partial(cycle, model, sgd, loss, x, y)]
+        for options in SETTINGS.values():
+            model = make()
+            calls.append(partial(cycle, model, NGD(model, criterion, **options), criterion, x, y))
+            for _ in range(4):
+                calls[-1]()
+        base, *ours = cpu_interleaved(*calls, rounds=6)
+        for setting, seconds in zip(SETTINGS, ours, strict=True):
+            goal = "≤ 1.4" if setting.startswith("default") else ""
+            ratio, met = seconds / base, None
+            if goal:
+                met = ratio <= 1.4
+            rows.append(Row(f"{name}, batch {batch}: {setting}", ratio, "×", goal, met))
+    return rows
+
+
 def growth() -> list[Row]:
     widths, plain, ours = [100, 300, 1000, 2000], [], []
     for width in widths:
@@ -239,4 +302,4 @@ def single() -> list[Row]:
 
 
 if __name__ == "__main__":
-    report("Optimizer", [*autoencoder(), *single(), *growth()])
+    report("Optimizer", [*race_networks(), *autoencoder(), *single(), *growth()])

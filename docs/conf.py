@@ -10,6 +10,7 @@ import natgrad
 from natgrad.playground import PAGE
 
 sys.path.insert(0, str(Path(__file__).parent))
+import _figures
 import _reference
 
 project = "natgrad"
@@ -59,11 +60,24 @@ def _as_meant(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
 # A line of prose, not the name of a section such as "Args:", an item of a list or an example.
 _PROSE = re.compile(r"(?![-*>|]|\d+\.|.*:$)\S")
 _KEPT = r"(``?[^`]+``?|(?<!\w)\*{1,2}[^*\s][^*]*\*{1,2})"  # code and emphasis
-_PLAIN = r"(\||(?<=\w)_(?=\W|$)|(?<=\w)\*)"
+_PLAIN = r"(\||(?<=\w)_(?=\W|$)|(?<=[\w‖)⟩])\*|(?<!\w)\*(?=[\s,.;:)]))"
 
 
 def _escaped(text: str) -> str:
-    return re.sub(f"{_KEPT}|{_PLAIN}", lambda found: found[1] or f"\\{found[0]}", text)
+    def replace(found: re.Match[str]) -> str:
+        if not found[1]:
+            return f"\\{found[0]}"
+        ends = re.match(r"$|[\s.,;:!?)\]}'\"/-]", text[found.end() :])
+        return found[1] if ends else f"{found[1]}\\ "  # markup must be followed by such a sign
+
+    return re.sub(f"{_KEPT}|{_PLAIN}", replace, text)
+
+
+def _write_pages(app: Any) -> None:
+    """Write what is made of the package itself: the reference and the gallery."""
+    folder = Path(app.srcdir)
+    _reference.write(folder / "reference")
+    _figures.write(folder / "figures", folder.parent / "runs")
 
 
 def _copy_playground(app: Any, error: Exception | None) -> None:
@@ -76,6 +90,6 @@ def _copy_playground(app: Any, error: Exception | None) -> None:
 
 def setup(app: Any) -> None:
     """Connect the hooks above."""
-    app.connect("builder-inited", lambda app: _reference.write(Path(app.srcdir) / "reference"))
+    app.connect("builder-inited", _write_pages)
     app.connect("autodoc-process-docstring", _as_meant, priority=400)  # before napoleon
     app.connect("build-finished", _copy_playground)

@@ -42,6 +42,7 @@ MODULES = (
     "natgrad.directions",
     "natgrad.optim",
     "natgrad.linalg",
+    "natgrad.linalg.norms",
 )
 
 SECONDS = 5.0
@@ -371,6 +372,7 @@ class Failure:
 
 # Options whose documentation gives infinity a meaning: a bound that is never reached.
 INFINITE = {
+    *((f"natgrad.linalg.norms.{norm}", "p") for norm in ("Group", "Lp", "as_norm")),
     ("natgrad.optim.Factors", "memory"),
     *(
         ("natgrad.optim.Adaptive", option)

@@ -104,9 +104,12 @@ def test_the_readme_examples_run() -> None:
 # Pages whose snippets other tests run, with the promises made beside them.
 RUN_BY = {
     "sklearn": "tests/sklearn/test_estimators.py",
+    "flows": "tests/flows/test_page.py",
     "clusters": "tests/lab/test_dask.py",
+    "gauss_newton": "tests/optim/test_pages.py",
     "laboratory": "tests/lab/test_report.py",
     "loops": "tests/optim/test_loops.py",
+    "losses_and_layers": "tests/optim/test_pages.py",
     "optimizer": "tests/optim/test_pages.py",
     "tutorial_optimizer": "tests/optim/test_pages.py",
 }
@@ -121,11 +124,16 @@ def run_page(name: str) -> dict[str, object]:
 
 
 def test_the_snippets_of_every_page_are_run() -> None:
-    here = {name for name in ("compare", "complete") if f'run_page("{name}")' in SELF}
+    here = {name for name in ("atlas", "compare", "complete") if f'run_page("{name}")' in SELF}
     pages = {p.stem for p in (ROOT / "docs").glob("*.md") if SNIPPET.search(p.read_text())}
     assert pages <= here | set(RUN_BY)
     for name, test in RUN_BY.items():
         assert f'"{name}.md"' in (ROOT / test).read_text()
+
+
+def test_the_snippets_of_the_atlas() -> None:
+    found = run_page("atlas")["found"]
+    assert found.fraction > 0.9  # type: ignore[attr-defined]
 
 
 def test_the_snippet_of_complete(tmp_path, monkeypatch) -> None:

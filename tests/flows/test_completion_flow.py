@@ -8,8 +8,8 @@ from natgrad.data.completion import low_rank
 from natgrad.diagnostics import balancedness
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.flows import Status
-from natgrad.flows._methods import observed
-from natgrad.flows._methods.completion import completion_flow
+from natgrad.flows._methods.completion import observed
+from natgrad.flows._methods.completion.flow import completion_flow
 from tests.helpers import assert_near, chain, generator, positions, randn
 
 SHAPES = {1: (6, 5), 2: (6, 4, 5), 3: (6, 7, 5, 5), 4: (5, 5, 5, 5, 5)}

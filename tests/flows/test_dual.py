@@ -5,8 +5,8 @@ import torch
 
 import natgrad as ng
 from natgrad.data.separable import sparse_gaussian
-from natgrad.flows._methods.dual import DualFlow
-from natgrad.flows._methods.dual_layers import Layers
+from natgrad.flows._methods.dual.flow import DualFlow
+from natgrad.flows._methods.dual.layers import Layers
 from natgrad.stopping import Status
 from tests.cases import randn
 

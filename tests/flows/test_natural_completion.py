@@ -7,8 +7,8 @@ import natgrad as ng
 from natgrad.data.completion import low_rank
 from natgrad.errors import InvalidInputError
 from natgrad.flows import Status
-from natgrad.flows._methods.hypothesis_steps import natural_completion
-from natgrad.flows._methods.observed_natural import observed_natural_flow
+from natgrad.flows._methods.completion.hypothesis_steps import natural_completion
+from natgrad.flows._methods.completion.observed_natural import observed_natural_flow
 from natgrad.flows.closed_forms import singular_times
 from tests.helpers import F64, assert_near, generator, positions, randn
 
@@ -171,3 +171,42 @@ def test_bad_input_is_refused_in_a_sentence():
         observed_natural_flow((torch.ones(8, 8, dtype=F64),), x, y)
     with pytest.raises(InvalidInputError, match="rtol in"):
         observed_natural_flow(w, x, y, rtol=0.0)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_integrate_keeps_the_hypothesis_on_its_line(reduction) -> None:
+    """β(t) = β(0) + (1 − e^{−t}) G at every saved time, as a generic solver has it."""
+    product, (x, y) = ng.MatrixProduct(3), problem(6, 15)
+    w = product.init_gaussian((6, 6), scale=0.3, generator=generator(0))
+    beta = product.hypothesis(w)
+    change = torch.zeros_like(beta)
+    change[x[:, 0], x[:, 1]] = y - beta[x[:, 0], x[:, 1]]
+    times = torch.tensor([0.1, 1.0, 7.0, 50.0, 1e4], dtype=F64)
+    args = (ng.natural, ng.Gaussian(reduction=reduction), product, w, (x, y))
+    path = ng.integrate(*args, until=1e4, times=times, rtol=1e-8, method="line")
+    assert path.method.startswith("line")
+    assert path.status == Status.TIME_REACHED
+    for i, t in enumerate(times.tolist()):
+        wanted = beta - math.expm1(-t) * change
+        gap = product.hypothesis(path.at(i)) - wanted
+        assert float(gap.norm()) < 1e-7 * float(wanted.norm())
+    generic = ng.integrate(*args, until=1.0, rtol=1e-8, method="dop853")
+    wanted = beta - math.expm1(-1.0) * change
+    assert torch.allclose(product.hypothesis(generic.final), wanted, rtol=1e-6, atol=1e-8)
+    early = ng.integrate(*args, until=ng.stopping.loss_below(1e-6), method="line")
+    assert early.status == Status.CONVERGED
+
+
+def test_integrate_follows_the_flow_over_observed_entries() -> None:
+    product, batch = ng.MatrixProduct(2), problem(6, 15)
+    w = product.init_gaussian((6, 6), scale=0.3, generator=generator(0))
+    args = (ng.natural, SUM, product, w, batch)
+    options = {"until": 2.0, "times": torch.tensor([0.4, 2.0]), "fisher_over": "batch"}
+    exact = ng.integrate(*args, **options, method="dop853", rtol=1e-9)
+    path = ng.integrate(*args, **options, rtol=1e-3)
+    assert path.method.startswith("observed")
+    assert path.status == Status.TIME_REACHED
+    for i in range(2):
+        wanted = product.hypothesis(exact.at(i))
+        assert_near(product.hypothesis(path.at(i)), wanted, 1e-2)
+    assert ng.integrate(*args, **options, rtol=1e-5).method.startswith("dop853")

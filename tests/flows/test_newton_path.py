@@ -7,7 +7,7 @@ from torch import Tensor
 
 import natgrad as ng
 from natgrad.errors import InvalidInputError
-from natgrad.flows._methods.newton_path import NewtonPath
+from natgrad.flows._methods.logistic.newton_path import NewtonPath
 from natgrad.flows.closed_forms import natural_flow_of_logistic_regression
 from natgrad.limits import natural_flow
 from natgrad.stopping import Status

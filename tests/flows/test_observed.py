@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from natgrad.flows._methods import observed
-from natgrad.flows._methods.observed import DenseResidual, SparseResidual, residual
+from natgrad.flows._methods.completion import observed
+from natgrad.flows._methods.completion.observed import DenseResidual, SparseResidual, residual
 from tests.helpers import assert_near, positions, randn
 
 

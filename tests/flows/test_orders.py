@@ -8,7 +8,7 @@ import torch
 
 import natgrad as ng
 from natgrad.flows import constant, midpoint
-from natgrad.flows._methods.rosenbrock import rodas_step
+from natgrad.flows._methods.steppers.rosenbrock import rodas_step
 from tests.cases import MODELS, randn
 from tests.limits.data import separable
 

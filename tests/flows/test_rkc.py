@@ -6,7 +6,13 @@ from itertools import pairwise
 import pytest
 import torch
 
-from natgrad.flows._methods.rkc import SpectralRadius, coefficients, local_error, rkc_step, stages
+from natgrad.flows._methods.steppers.rkc import (
+    SpectralRadius,
+    coefficients,
+    local_error,
+    rkc_step,
+    stages,
+)
 
 
 def linear(eigenvalue: float):

@@ -59,9 +59,9 @@ def test_targets_must_be_finite(limit):
         limit(X, Y * float("inf"))
 
 
-@pytest.mark.parametrize("p", [0, -1, 1.5, 3, float("inf"), float("nan"), "2", True])
+@pytest.mark.parametrize("p", [0, -1, float("nan"), "2", True])
 def test_powers(p):
-    with pytest.raises(UnsupportedError, match="p = 2, p = 1"):
+    with pytest.raises(UnsupportedError, match="0 < p ≤ ∞"):
         limits.max_margin(X, Y, p)
 
 

@@ -16,7 +16,9 @@ from natgrad.optim import (
     Adaptive,
     EqualShare,
     Factors,
+    Falling,
     Fixed,
+    Learned,
     PerLayer,
     Preconditioner,
     Quadratic,
@@ -41,6 +43,8 @@ CALLS = {
     "Scheduled": (Scheduled, lambda: {"schedule": lambda k: 0.1}),
     "Factors": (Factors, dict),
     "Quadratic": (Quadratic, dict),
+    "Learned": (Learned, dict),
+    "Falling": (Falling, dict),
     "PerLayer": (PerLayer, dict),
     "Adaptive.after": (
         Adaptive().after,

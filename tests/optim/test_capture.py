@@ -23,7 +23,14 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from natgrad import Categorical, Gaussian
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError, UnsupportedError
-from natgrad.optim import NGD, AdaptationWarning, EqualShare, Factors, UncoveredWarning
+from natgrad.optim import (
+    NGD,
+    AdaptationWarning,
+    EqualShare,
+    Factors,
+    Quadratic,
+    UncoveredWarning,
+)
 from natgrad.optim._layers.coverage import cover
 from tests.helpers import F64, assert_near, randn
 from tests.optim.nets import (
@@ -209,7 +216,7 @@ def test_a_sequence_counts_every_position():
 def test_flattened_sequences_are_trained_too():
     x, y = randn(8, 5, 3, seed=4), torch.randint(0, 2, (40,))
     model, criterion = seeded(lambda: mlp(3, 4, 2)), Categorical()
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     losses = []
     for _ in range(12):
         loss = criterion(model(x).reshape(-1, 2), y)
@@ -256,7 +263,7 @@ def test_traces_of_other_parameters_are_those_of_the_fisher():
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UncoveredWarning)
-                optimizer = NGD(model, criterion, factors=options)
+                optimizer = NGD(model, criterion, step_length=Quadratic(), factors=options)
             backward(model, criterion, X, Y)
             optimizer.step()
             traces.append(optimizer._core.preconditioner.plain["1.weight"].trace)
@@ -351,7 +358,7 @@ def test_dropout_and_batch_normalization_are_replayed():
     build = lambda: Sequential(Linear(3, 8), BatchNorm1d(8), Dropout(0.3), Linear(8, 2))  # noqa: E731
     model, criterion = seeded(build), Gaussian()
     model[1].num_batches_tracked.zero_()
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     random = torch.get_rng_state()
     torch.manual_seed(0)
     try:
@@ -380,7 +387,7 @@ def test_a_model_that_cannot_be_replayed_says_so():
             return self.inner(x) + self.count
 
     model, criterion = seeded(Noisy), Gaussian()
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     train(optimizer, criterion, X, Y, 1)
     assert "reproduce" in optimizer.statistics.notes[0]
     assert optimizer.statistics.ratio is None
@@ -402,7 +409,7 @@ class Outputs(Module):
 @pytest.mark.parametrize("mapping", [False, True])
 def test_models_may_return_tuples_and_mappings_and_take_keywords(mapping):
     model, criterion = seeded(lambda: Outputs(mapping)), Gaussian()
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     out = model(X, shift=Y)
     loss = criterion(out["logits"] if mapping else out[0], Y)
     loss.backward()
@@ -439,7 +446,7 @@ def test_a_custom_loss_with_closure_equals_the_criterion(reduction):
 
 def test_a_custom_loss_without_closure_keeps_the_damping_and_says_so():
     model, loss = seeded(lambda: mlp(3, 5, 3)), CrossEntropyLoss()
-    optimizer = NGD(model, Categorical(), reduction="mean")
+    optimizer = NGD(model, Categorical(), step_length=Quadratic(), reduction="mean")
 
     def run() -> None:
         for _ in range(3):

@@ -5,7 +5,7 @@ import torch
 from torch.nn import LSTM, Linear, Module, Sequential
 
 from natgrad import Categorical, Gaussian
-from natgrad.optim import NGD, StepStatistics, diagnose
+from natgrad.optim import NGD, Quadratic, StepStatistics, diagnose
 from tests.helpers import randn
 from tests.optim.nets import Scale, mlp, seeded, train, weights_of
 
@@ -77,7 +77,7 @@ def test_recurrent_networks_with_sliced_outputs_train():
 
 def test_scalars_go_to_any_logger():
     model, criterion, seen = seeded(lambda: mlp(3, 4, 2)), Gaussian(), []
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     optimizer.register_step_post_hook(
         lambda opt, args, kwargs: seen.append((opt.statistics.step, opt.statistics.scalars()))
     )
@@ -88,6 +88,17 @@ def test_scalars_go_to_any_logger():
     assert {"ratio", "damping", "share", "seconds/inverses"} <= set(last)
     assert all(type(value) is float for value in last.values())
     assert "ratio" not in StepStatistics().scalars()
+
+
+def test_exact_steps_are_recommended_where_one_side_is_small():
+    def recommended(n: int, *widths: int) -> str:
+        found = diagnose(mlp(*widths), Gaussian(), torch.randn(n, widths[0]))
+        assert ("GaussNewton" in str(found)) is (found.recommends == "GaussNewton")
+        return found.recommends
+
+    assert recommended(300, 2, 40, 40, 1) == "GaussNewton"  # 300 outputs
+    assert recommended(3000, 2, 20, 1) == "GaussNewton"  # 81 parameters
+    assert recommended(1100, 2, 40, 40, 1) == "NGD"
 
 
 def test_a_raw_table_is_noted_at_the_first_step():

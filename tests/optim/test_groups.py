@@ -6,7 +6,7 @@ from torch.nn import Linear
 
 from natgrad import Gaussian, Network, reference
 from natgrad.errors import InvalidInputError
-from natgrad.optim import NGD, EqualShare, Factors
+from natgrad.optim import NGD, EqualShare, Factors, Quadratic
 from tests.helpers import assert_near, randn
 from tests.optim.nets import backward, mlp, seeded, train, weights_of
 
@@ -41,6 +41,7 @@ def test_the_length_is_the_best_along_what_the_rates_leave():
     changes, optimizer, _ = step(
         lambda m: [{"params": [m[0].weight], "lr": 0.3}, {"params": m[2].parameters(), "lr": 0.0}],
         damping=0.2,
+        step_length=Quadratic(),
     )
     stats = optimizer.statistics
     assert not changes["2.weight"].any()
@@ -66,11 +67,12 @@ def test_groups_that_make_no_sense_are_refused():
 
 
 def test_weight_decay_is_apart_from_the_loss():
-    plain, _, _ = step(None)
+    plain, _, _ = step(None, step_length=Quadratic())
     decayed, optimizer, before = step(
         lambda m: [{"params": [m[0].bias, m[2].bias], "weight_decay": 0.0}],
         lr=1.0,
         weight_decay=0.01,
+        step_length=Quadratic(),
     )
     for name, change in decayed.items():
         amount = 0.01 if "weight" in name else 0.0
@@ -125,7 +127,7 @@ def test_clipping_the_norm_shortens_the_step_by_as_much(fraction):
     lengths = []
     for clip in (False, True):
         model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
-        optimizer = NGD(model, criterion, factors=ALONE)
+        optimizer = NGD(model, criterion, step_length=Quadratic(), factors=ALONE)
         backward(model, criterion, X, Y)
         size = torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf"))
         if clip:

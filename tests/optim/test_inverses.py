@@ -6,7 +6,7 @@ from torch import Tensor
 
 from natgrad import Gaussian
 from natgrad.errors import RankDeficientError
-from natgrad.optim import NGD
+from natgrad.optim import NGD, Quadratic
 from natgrad.optim._curvature.factor import Factor, Gram, add_gram, symmetric
 from natgrad.optim._curvature.inverse import Dense, Keeper, by_cholesky
 from natgrad.optim._curvature.solvers import (
@@ -187,7 +187,7 @@ def test_directions_of_few_rows_are_those_of_cholesky(rows, kind):
     """While the damping adapts: within 1 % for each factor, and so 2 % of a layer's direction."""
     model, criterion = seeded(lambda: mlp(20, 24, 20, 2)), Gaussian()
     x, y = randn(60 * rows, 20, seed=1), randn(60 * rows, 2, seed=2)
-    optimizer, used, dampings = NGD(model, criterion), [], set()
+    optimizer, used, dampings = NGD(model, criterion, step_length=Quadratic()), [], set()
     for k in range(60):
         batch = slice(k * rows, (k + 1) * rows)
         backward(model, criterion, x[batch], y[batch])
@@ -240,7 +240,9 @@ def test_nothing_is_done_twice():
 def test_every_solver_trains(solver):
     model, criterion = seeded(lambda: mlp(20, 16, 2)), Gaussian()
     x, y = randn(64, 20, seed=12), randn(64, 2, seed=13)
-    losses = train(NGD(model, criterion, solver=solver), criterion, x, y, 20)
+    losses = train(
+        NGD(model, criterion, step_length=Quadratic(), solver=solver), criterion, x, y, 20
+    )
     assert losses[-1] < 0.1 * losses[0]
 
 

@@ -33,7 +33,7 @@ from torch.nn import (
 
 from natgrad import Categorical, Gaussian, Network, reference
 from natgrad.errors import ShapeError
-from natgrad.optim import NGD, EqualShare, Factors
+from natgrad.optim import NGD, EqualShare, Factors, Quadratic
 from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import cover
 from natgrad.optim._layers.norm import NormLayer
@@ -95,7 +95,7 @@ NORMS = {
 def test_blocks_of_normalizations_are_exact(name):
     build, shape = NORMS[name]
     x, y, criterion = randn(*shape, seed=1), randn(6, 2, seed=2), Gaussian()
-    optimizer = started(build, criterion, x, y)
+    optimizer = started(build, criterion, x, y, step_length=Quadratic())
     model = seeded(build)
     params, outputs, dense = list(model[0].parameters()), model(x), 0.0
     for f in outputs.reshape(-1):  # the Gaussian's Fisher is JᵀJ over outputs of all data
@@ -169,7 +169,7 @@ def test_slopes_and_shared_biases_have_exact_blocks():
             ["0.bias"],
         ),
     ):
-        optimizer = started(build, criterion, x, y)
+        optimizer = started(build, criterion, x, y, step_length=Quadratic())
         dense = fisher_of(build, criterion, x, *names)
         assert_near(symmetric(block(optimizer, layer).errors.matrix), dense, 1e-9)
 
@@ -356,7 +356,8 @@ def test_a_tied_weight_has_the_block_of_the_head():
         ours, theirs = (getattr(found[tied], side).matrix for tied in (True, False))
         assert_near(symmetric(ours), symmetric(theirs), 1e-9)
     model = seeded(partial(Tied, True))
-    losses = train(NGD(model, criterion, strict=True), criterion, x, y, 40)
+    optimizer = NGD(model, criterion, strict=True, step_length=Quadratic())
+    losses = train(optimizer, criterion, x, y, 40)
     assert losses[-1] < 0.1
 
 
@@ -538,7 +539,7 @@ def test_the_diagonal_of_every_layer_is_that_of_the_dense_fisher():
         ),
     ):
         criterion, y = Gaussian(), randn(4, 2, seed=12)
-        optimizer = started(build, criterion, x, y, method="diagonal")
+        optimizer = started(build, criterion, x, y, method="diagonal", step_length=Quadratic())
         network = Network(seeded(build))
         diagonal = reference.fisher(criterion, network, network.init(), x).diagonal()
         found = []

@@ -16,6 +16,7 @@ from torch.nn import Linear, Sequential, Tanh
 from torch.utils.data import DataLoader, TensorDataset
 
 from natgrad import NGD, Categorical
+from natgrad.optim import Quadratic
 from tests.helpers import generator
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -244,7 +245,7 @@ def test_tensorboard_holds_what_the_steps_did(tmp_path):
     from torch.utils.tensorboard import SummaryWriter
 
     model, criterion, seen = network(), Categorical(), []
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     writer = SummaryWriter(str(tmp_path))
 
     def log(optimizer: NGD, args: object, kwargs: object) -> None:

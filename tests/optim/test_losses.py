@@ -22,7 +22,7 @@ from torch.nn import (
 from natgrad import Categorical, Gaussian
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.likelihoods import Likelihood
-from natgrad.optim import NGD, Loss, diagnose
+from natgrad.optim import NGD, Loss, Quadratic, diagnose
 from natgrad.optim._criteria.observed import observed
 from tests.helpers import F64, assert_near, for_each, generator, randn
 from tests.optim.nets import mlp, seeded
@@ -281,7 +281,7 @@ def test_custom_losses_are_measured_and_verified():
             return self.net(x).chunk(3, 1)
 
     model, criterion = seeded(Mixture), Loss(mixture)
-    optimizer = NGD(model, criterion, strict=True)
+    optimizer = NGD(model, criterion, strict=True, step_length=Quadratic())
     losses = []
     for _ in range(60):
         optimizer.zero_grad()
@@ -323,7 +323,7 @@ def test_several_criteria_are_added():
     x = randn(60, 3, seed=1)
     labels, values = (x[:, 0] > 0).long() + (x[:, 1] > 0).long(), x[:, :2].sin()
     model, criteria = seeded(Heads), (CrossEntropyLoss(), MSELoss())
-    optimizer = NGD(model, criteria, strict=True)
+    optimizer = NGD(model, criteria, strict=True, step_length=Quadratic())
     for _ in range(30):
         optimizer.zero_grad()
         a, b = model(x)
@@ -367,3 +367,13 @@ def test_a_removed_optimizer_hears_nothing():
 def test_a_torch_criterion_is_diagnosed():
     found = diagnose(Linear(2, 3), CrossEntropyLoss(), torch.randn(20, 2))
     assert [layer.name for layer in found.layers] == [""]
+
+
+def test_the_fisher_of_a_vocabulary_is_never_formed(monkeypatch):
+    monkeypatch.setattr("natgrad.optim._capture.moments._LARGEST_KNOWN", 3)
+    monkeypatch.setattr(Categorical, "mean_fisher", lambda *_: pytest.fail("a full matrix"))
+    model, criterion = seeded(lambda: mlp(3, 8, 4)), Categorical()
+    optimizer = NGD(model, criterion)
+    criterion(model(randn(20, 3, seed=1)), torch.arange(20) % 4).backward()
+    optimizer.step()
+    assert optimizer._core.preconditioner.blocks["2"].errors.known

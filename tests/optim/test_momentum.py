@@ -8,7 +8,7 @@ from torch.nn import Linear
 
 from natgrad import Gaussian, Network, reference
 from natgrad.errors import InvalidInputError, NonFiniteError
-from natgrad.optim import NGD, EqualShare, Factors, PerLayer
+from natgrad.optim import NGD, EqualShare, Factors, PerLayer, Quadratic
 from natgrad.optim.momentum import Momentum
 from tests.helpers import F64, assert_near, randn
 from tests.optim.nets import backward, mlp, seeded, train, weights_of
@@ -43,7 +43,9 @@ def test_under_heavy_damping_steps_are_those_of_averaged_gradients():
 
 def test_the_length_is_the_minimum_of_the_quadratic_model_along_the_average():
     criterion, model, damping = Gaussian(), perceptron(), 0.05
-    optimizer = NGD(model, criterion, damping=damping, refresh=1, momentum=0.9)
+    optimizer = NGD(
+        model, criterion, step_length=Quadratic(), damping=damping, refresh=1, momentum=0.9
+    )
     for x, y in BATCHES:
         network = Network(model)
         fisher = reference.fisher(criterion, network, network.init(), x)
@@ -63,7 +65,9 @@ def test_the_length_is_the_minimum_of_the_quadratic_model_along_the_average():
 
 def test_a_model_that_is_quadratic_has_ratio_one_even_when_an_increase_is_predicted():
     criterion, model = Gaussian(), seeded(lambda: Linear(3, 2))
-    optimizer = NGD(model, criterion, damping=1e-4, refresh=1, momentum=0.9, lr=0.1)
+    optimizer = NGD(
+        model, criterion, step_length=Quadratic(), damping=1e-4, refresh=1, momentum=0.9, lr=0.1
+    )
     found = []
     for k in range(200):
         x, y = randn(8, 3, seed=2 * k), randn(8, 2, seed=2 * k + 1)
@@ -79,7 +83,9 @@ def test_a_full_step_leaves_nothing_of_earlier_gradients():
     """A linear layer is at its minimum after one step; an old gradient would carry it past."""
     criterion, model = Gaussian(), seeded(lambda: Linear(3, 2, bias=False))
     x, y = randn(20, 3, seed=3), randn(20, 2, seed=4)
-    optimizer = NGD(model, criterion, damping=1e-9, factors=Factors(memory=0))
+    optimizer = NGD(
+        model, criterion, step_length=Quadratic(), damping=1e-9, factors=Factors(memory=0)
+    )
     for _ in range(3):
         backward(model, criterion, x, y)
         optimizer.step()
@@ -148,7 +154,7 @@ def test_momentum_that_makes_no_sense_is_refused(wrong):
 
 def test_a_refused_step_leaves_the_average_alone():
     criterion, model = Gaussian(), perceptron()
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     for x, y in BATCHES[:3]:
         backward(model, criterion, x, y)
         optimizer.step()
@@ -208,7 +214,7 @@ def test_a_step_that_is_never_undone_is_not_undone_at_a_loss_of_zero():
 
 def test_an_average_that_has_nothing_to_do_with_a_batch_is_dropped():
     criterion, model = Gaussian(), seeded(lambda: Linear(3, 2))
-    optimizer = NGD(model, criterion, damping=1.0, lr=0.01)
+    optimizer = NGD(model, criterion, step_length=Quadratic(), damping=1.0, lr=0.01)
     x, y = randn(20, 3, seed=3), randn(20, 2, seed=4)
     for _ in range(5):
         backward(model, criterion, x, y)

@@ -23,9 +23,19 @@ def test_the_page_of_the_optimizer():
     assert float(scope["loss"].detach()) < 0.1
 
 
+def test_the_page_of_losses_and_layers():
+    scope = run("losses_and_layers.md")
+    assert scope["fit"].statistics.step == 1
+
+
+def test_the_page_of_gauss_newton():
+    scope = run("gauss_newton.md")
+    assert float(scope["error"]) < 1e-4
+
+
 def test_the_tutorial(capsys):
     scope = run("tutorial_optimizer.md")
-    assert (scope["adam"], scope["natural"]) == pytest.approx((0.49, 0.055), rel=0.3)
+    assert (scope["adam"], scope["natural"]) == pytest.approx((0.49, 0.025), rel=0.3)
     assert capsys.readouterr().out.startswith("step 80: loss")
     assert scope["optimizer"]._core.schedule.steps == 80
     assert [layer.name for layer in scope["report"].layers] == ["0", "2", "4"]

@@ -6,7 +6,7 @@ from torch.amp import GradScaler
 
 from natgrad import Categorical, Gaussian
 from natgrad.errors import InvalidInputError, NonFiniteError
-from natgrad.optim import NGD, Factors, Fixed, Preconditioner
+from natgrad.optim import NGD, Factors, Fixed, Preconditioner, Quadratic
 from tests.helpers import assert_near, generator, randn
 from tests.optim.nets import backward, mlp, seeded, train, weights_of
 
@@ -22,7 +22,7 @@ def test_autocast_keeps_factors_in_single_precision():
     model, criterion = network(), Gaussian()
     optimizer = NGD(model, criterion)
     losses = []
-    for _ in range(15):
+    for _ in range(20):
         optimizer.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             output = model(X)
@@ -167,7 +167,9 @@ def test_the_preconditioner_gives_the_direction_of_the_optimizer():
             assert precondition.statistics.step == 1
             torch.optim.SGD(model.parameters(), lr=0.5).step()
         else:
-            optimizer = NGD(model, criterion, damping=Fixed(start=0.2), lr=0.5)
+            optimizer = NGD(
+                model, criterion, step_length=Quadratic(), damping=Fixed(start=0.2), lr=0.5
+            )
             backward(model, criterion, X.double(), Y.double())
             optimizer.step()
         pairs = zip(before, weights_of(model), strict=True)

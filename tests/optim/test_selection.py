@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import BatchNorm1d, Dropout, Linear, Module, Sequential, Tanh
 
 from natgrad import Bernoulli, Categorical, Gaussian
-from natgrad.optim import NGD
+from natgrad.optim import NGD, Quadratic
 from natgrad.optim._capture.selection import Output, Selection
 from natgrad.optim._capture.selection import locate as locate_output
 from tests.helpers import F64, for_each, generator, randn
@@ -80,7 +80,7 @@ class Sequences(Module):
 
 def _run(select, labels: Tensor, steps: int = 15) -> NGD:  # type: ignore[no-untyped-def]
     x, model, criterion = randn(6, 3, 3, seed=4), seeded(Sequences), Categorical()
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     for _ in range(steps):
         loss = criterion(select(model(x)[1][1]["f"]), labels)
         optimizer.zero_grad()
@@ -128,7 +128,7 @@ def test_a_model_that_draws_noise_is_repeated_whole(kind):
         torch.manual_seed(n)
         model, criterion = seeded(lambda: Noisy(kind), dtype=torch.float32), Gaussian()
         x, y = (randn(n, k, seed=k, dtype=torch.float32) for k in (5, 3))
-        optimizer = NGD(model, criterion, lr=1e-3)
+        optimizer = NGD(model, criterion, lr=1e-3, step_length=Quadratic())
         for _ in range(2):
             optimizer.zero_grad()
             criterion(model(x), y).backward()
@@ -142,7 +142,7 @@ def test_a_model_that_draws_noise_is_repeated_whole(kind):
 def test_a_small_batch_first_does_not_cut_the_noise_of_a_larger_one():
     torch.manual_seed(0)
     model, criterion = seeded(lambda: Noisy("noise")), Gaussian()
-    optimizer = NGD(model, criterion, lr=1e-3)
+    optimizer = NGD(model, criterion, lr=1e-3, step_length=Quadratic())
     for n in (4, 128, 300, 16):
         optimizer.zero_grad()
         criterion(model(randn(n, 5, seed=1)), randn(n, 3, seed=2)).backward()
@@ -167,12 +167,9 @@ class Residual(Module):
 
 
 def test_a_residual_inside_the_forward_is_measured():
-    x, model, criterion = (
-        torch.linspace(-1, 1, 30, dtype=F64)[:, None],
-        seeded(Residual),
-        Gaussian(),
-    )
-    optimizer = NGD(model, criterion)
+    x, model = torch.linspace(-1, 1, 30, dtype=F64)[:, None], seeded(Residual)
+    criterion = Gaussian()
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     losses = train(optimizer, criterion, x, torch.zeros(30, 2, dtype=F64), 25)
     assert losses[-1] < 0.02 * losses[0]
     assert not any("equal shares" in note for note in optimizer.statistics.notes)
@@ -195,7 +192,7 @@ def test_one_criterion_on_two_heads_covers_both():
     """The second call on one forward reaches its own head; neither is dropped."""
     x, model, criterion = randn(40, 3, seed=1), seeded(Heads), Bernoulli()
     y = torch.sign(x[:, 0])
-    optimizer = NGD(model, criterion, strict=True)
+    optimizer = NGD(model, criterion, strict=True, step_length=Quadratic())
     for _ in range(20):
         a, b = model(x)
         loss = criterion(a[:, 0], y) + 0.5 * criterion(b, y)

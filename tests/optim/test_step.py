@@ -24,7 +24,8 @@ from natgrad.errors import InvalidInputError, NonFiniteError
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, Quadratic, Scheduled
 from natgrad.optim._curvature.factor import ridges
 from natgrad.optim._direction import Direction, Part
-from natgrad.optim.step_length import QuadraticModel, Ruler
+from natgrad.optim._steps.ruler import Ruler
+from natgrad.optim.step_length import QuadraticModel
 from tests.helpers import F64, assert_near, generator, pinv, randn
 from tests.optim.nets import (
     backward,
@@ -238,7 +239,7 @@ def test_the_quadratic_step_length_is_the_minimum_of_the_dense_model():
     network = Network(seeded(lambda: mlp(3, 5, 3)))
     fisher = reference.fisher(criterion, network, network.init(), x)
     g = reference.gradient(criterion, network, network.init(), (x, y))
-    optimizer = NGD(model, criterion, lr=0.8, damping=0.2)
+    optimizer = NGD(model, criterion, step_length=Quadratic(), lr=0.8, damping=0.2)
     before = reference.flatten(weights_of(model))
     backward(model, criterion, x, y)
     optimizer.step()
@@ -254,7 +255,7 @@ def test_the_quadratic_step_length_is_the_minimum_of_the_dense_model():
 def test_actual_decrease_and_ratio_are_those_of_the_loss():
     criterion, model = Gaussian(), seeded(lambda: mlp(3, 5, 2))
     x, y = randn(10, 3, seed=18), randn(10, 2, seed=19)
-    optimizer = NGD(model, criterion)
+    optimizer = NGD(model, criterion, step_length=Quadratic())
     loss = float(backward(model, criterion, x, y))
     optimizer.step()
     stats = optimizer.statistics
@@ -370,7 +371,7 @@ def test_fixed_and_scheduled_damping():
 def test_a_step_that_raises_the_loss_is_undone():
     criterion, model = Gaussian(), seeded(lambda: mlp(3, 5, 2))
     x, y = randn(10, 3, seed=22), randn(10, 2, seed=23)
-    optimizer = NGD(model, criterion, lr=50.0)
+    optimizer = NGD(model, criterion, step_length=Quadratic(), lr=50.0)
     before = weights_of(model)
     train(optimizer, criterion, x, y, 1)
     stats = optimizer.statistics
@@ -396,7 +397,7 @@ def test_the_schedule_of_refreshes():
 def test_the_damping_follows_the_average_share_since_the_last_refresh():
     criterion, x, y = Gaussian(), randn(40, 6, seed=30), randn(40, 3, seed=31)
     model = seeded(lambda: mlp(6, 30, 30, 3))
-    optimizer = NGD(model, criterion, refresh=4, momentum=0.0)
+    optimizer = NGD(model, criterion, step_length=Quadratic(), refresh=4, momentum=0.0)
     value, shares, decided = optimizer.damping.start, [], set()
     for k in range(60):
         rows = slice(k % 4 * 10, k % 4 * 10 + 10)  # small batches: short steps
@@ -509,7 +510,10 @@ def test_the_damping_stays_above_a_part_of_the_fishers_scale(size):
 
 
 @pytest.mark.parametrize("n", [1, 8])
-@pytest.mark.parametrize("make", [NGD.published, lambda *args, **o: NGD(*args, damping=0.1, **o)])
+@pytest.mark.parametrize(
+    "make",
+    [NGD.published, lambda *args, **o: NGD(*args, step_length=Quadratic(), damping=0.1, **o)],
+)
 def test_a_step_into_nan_is_undone_whatever_the_rule_keeps(make, n):
     criterion = Categorical()
     model = seeded(lambda: Sequential(Linear(3, 5), ReLU(), Linear(5, 4))).float()
@@ -523,7 +527,7 @@ def test_a_step_into_nan_is_undone_whatever_the_rule_keeps(make, n):
 
 def test_a_predicted_decrease_that_overflows_is_refused_with_a_sentence():
     criterion, model = Gaussian(), seeded(lambda: mlp(3, 5, 2))
-    optimizer = NGD(model, criterion, lr=1e200)
+    optimizer = NGD(model, criterion, step_length=Quadratic(), lr=1e200)
     backward(model, criterion, randn(8, 3, seed=1), randn(8, 2, seed=2))
     before = params(model)
     with pytest.raises(NonFiniteError, match="overflows along the direction"):

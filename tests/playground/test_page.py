@@ -104,7 +104,10 @@ def test_points_are_dragged_added_flipped_and_deleted(visit) -> None:
     box = at.locator(".plus").bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + 5)
     page.mouse.down()
+    top = page.locator("#field").bounding_box()["y"]
     page.mouse.move(box["x"] + 5, box["y"] - 60, steps=4)
+    assert page.locator("#field").bounding_box()["y"] == top  # the plane stays under the hand
+    assert page.locator("#message h2").inner_text() == "Same data, five answers."
     page.mouse.up()
     settled(page)
     assert points(page)[0]["y"] > 1
@@ -183,6 +186,18 @@ def test_a_phone_shows_it_all_and_text_has_contrast(browser, scheme) -> None:
         box = page.locator("#field").bounding_box()
         page.touchscreen.tap(box["x"] + 30, box["y"] + 30)
         assert len(points(settled(page))) == 41
+        finger = visit.context.new_cdp_session(page)
+        at = page.locator(".dot").nth(0).locator(".plus").bounding_box()
+        x, y = at["x"] + 4, at["y"] + 4
+        for kind, places in (
+            ("touchStart", [(x, y)]),
+            *(("touchMove", [(x, y - k)]) for k in (10, 25, 40)),
+            ("touchEnd", []),
+        ):
+            touch = [{"x": left, "y": top} for left, top in places]
+            finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touch})
+        higher = 0.5 + 40 * 2 * 5.2 / box["width"]
+        page.wait_for_function("y => Math.abs(natgrad.current().points[0].y - y) < 0.1", arg=higher)
         assert visit.said == []
 
 

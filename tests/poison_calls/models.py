@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import natgrad as ng
-from natgrad import reference
+from natgrad import directions, reference
 from natgrad.likelihoods import Root, Whitened
 from tests.poison_calls.common import (
     add,
@@ -207,7 +207,29 @@ add("natgrad.euclidean", ng.euclidean, problem)
 add(
     "natgrad.natural",
     ng.natural,
-    lambda: {**problem(), "selection": "min_norm", "fisher_over": x(), "damping": 0.1},
+    lambda: {
+        **problem(),
+        "selection": "min_norm",
+        "fisher_over": x(),
+        "damping": 0.1,
+        "metric": "euclidean",
+    },
+)
+add(
+    "natgrad.directions.Wasserstein",
+    directions.Wasserstein,
+    lambda: {"ground": 1 - torch.eye(2).double(), "mean": "arithmetic"},
+)
+add(
+    "natgrad.directions.kernel_wasserstein",
+    directions.kernel_wasserstein,
+    lambda: {
+        "samples": x(),
+        "jacobians": real(4, 2, 3),
+        "points": real(3, 2),
+        "bandwidth": 1.0,
+        "ridge": 1e-3,
+    },
 )
 add("natgrad.LayerShares", ng.LayerShares, lambda: {"weights": (0.5, 0.5)})
 add("natgrad.GaussianInputs", ng.GaussianInputs, lambda: {"covariance": torch.eye(2).double()})

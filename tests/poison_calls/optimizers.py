@@ -161,6 +161,7 @@ add(
 )
 _after = {"step": 1, "value": 0.1, "ratio": 0.5, "alpha": 1.0, "share": 1.0, "scale": 0.1}
 add_method("natgrad.optim.Adaptive.after", optim.Adaptive, lambda: dict(_after))
+add_method("natgrad.optim.Falling.after", optim.Falling, lambda: dict(_after))
 add_method("natgrad.optim.Fixed.after", lambda: optim.Fixed(start=0.1), lambda: dict(_after))
 add_method(
     "natgrad.optim.Scheduled.after",
@@ -185,9 +186,21 @@ add(
         "exact_output": True,
         "sharing": "expand",
         "keep": True,
+        "block": 100,
+        "rows": 1000,
     },
 )
 add("natgrad.optim.PerLayer", optim.PerLayer, lambda: {"rows": 10})
+add(
+    "natgrad.optim.Learned",
+    optim.Learned,
+    lambda: {"start": 0.03, "rate": 0.1, "floor": 1e-9, "ceiling": 1.0},
+)
+add(
+    "natgrad.optim.Falling",
+    optim.Falling,
+    lambda: {"start": 1.0, "factor": 0.5, "floor": 1e-3, "reject": 1.0},
+)
 add("natgrad.optim.Quadratic", optim.Quadratic, lambda: {"rows": 10})
 add(
     "natgrad.optim.Preconditioner",

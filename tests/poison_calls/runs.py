@@ -8,6 +8,7 @@ import torch
 import natgrad as ng
 from natgrad import flows, linalg
 from natgrad.flows import closed_forms
+from natgrad.linalg import norms
 from tests.poison_calls.common import (
     add,
     add_method,
@@ -64,6 +65,29 @@ add("natgrad.stopping.margin_above", ng.stopping.margin_above, lambda: {"bound":
 add("natgrad.stopping.steps_reached", ng.stopping.steps_reached, lambda: {"n": 2})
 add("natgrad.stopping.time_reached", ng.stopping.time_reached, lambda: {"t": 0.1})
 add("natgrad.stopping.wall_clock", ng.stopping.wall_clock, lambda: {"seconds": 0.1})
+add(
+    "natgrad.flows.decaying_damping",
+    flows.decaying_damping,
+    lambda: {"damping": 1.0, "rate": 1.0},
+)
+add("natgrad.flows.loss_damping", flows.loss_damping, lambda: {"damping": 1.0, "power": 1.0})
+_decay = {"size": 0.1, "decay": 0.5}
+add("natgrad.flows.steepest", flows.steepest, lambda: {"p": 2, **_decay, "unit": True})
+add("natgrad.flows.momentum", flows.momentum, lambda: {**_decay, "mass": 0.9, "nesterov": True})
+add("natgrad.flows.muon", flows.muon, lambda: {**_decay, "mass": 0.9, "nesterov": True})
+add(
+    "natgrad.flows.adam",
+    flows.adam,
+    lambda: {**_decay, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
+)
+add("natgrad.flows.shampoo", flows.shampoo, lambda: {**_decay, "keep": 0.9, "eps": 1e-8})
+add("natgrad.flows.diagonal_fisher", flows.diagonal_fisher, lambda: {**_decay, "damping": 0.1})
+add("natgrad.flows.kfac", flows.kfac, lambda: {**_decay, "damping": 0.1})
+add(
+    "natgrad.flows.capped",
+    flows.capped,
+    lambda: {"rule": flows.constant(0.1), "fraction": 0.1},
+)
 add("natgrad.flows.constant", flows.constant, lambda: {"size": 0.1})
 add("natgrad.flows.midpoint", flows.midpoint, lambda: {"size": 0.1})
 add("natgrad.flows.normalized", flows.normalized, lambda: {"size": 0.1, "grow": 1.1, "shrink": 0.5})
@@ -137,6 +161,21 @@ add(
     ng.limits.max_margin,
     lambda: {**_two(), "p": 2, "starts": 1, "seed": 0, "rtol": 1e-6},
 )
+add(
+    "natgrad.limits.multiclass_max_margin",
+    ng.limits.multiclass_max_margin,
+    lambda: {"x": x()[:2], "labels": torch.tensor([0, 1]), "p": 2, "classes": 2, "rtol": 1e-6},
+)
+add(
+    "natgrad.limits.certify",
+    ng.limits.certify,
+    lambda: {"beta": real(2), "weights": real(4).abs(), **_two(), "p": 2},
+)
+add(
+    "natgrad.limits.gradient_weights",
+    ng.limits.gradient_weights,
+    lambda: {"likelihood": ng.Bernoulli(), "outputs": real(4), "y": signs()},
+)
 add("natgrad.limits.natural_flow", ng.limits.natural_flow, lambda: {**_two(), "beta0": real(2)})
 add(
     "natgrad.limits.nuclear_norm",
@@ -187,6 +226,37 @@ for _method in ("margin", "normalized_margins"):
         lambda: {"beta": real(2), **_two(), "p": 2},
     )
 add(
+    "natgrad.diagnostics.norm_margin",
+    ng.diagnostics.norm_margin,
+    lambda: {"beta": real(2), **_two(), "p": 2},
+)
+add(
+    "natgrad.diagnostics.margin_fractions",
+    ng.diagnostics.margin_fractions,
+    lambda: {"beta": real(2), **_two(), "best": {2: 100.0}},
+)
+add(
+    "natgrad.diagnostics.fit_rate",
+    ng.diagnostics.fit_rate,
+    lambda: {
+        "t": torch.arange(1.0, 20.0).double(),
+        "gap": 1 / torch.arange(1.0, 20.0).double(),
+        "law": "power",
+        "windows": 3,
+    },
+)
+add(
+    "natgrad.diagnostics.kkt",
+    ng.diagnostics.kkt,
+    lambda: {
+        "parametrization": ng.Direct(),
+        "params": torch.ones(2).double(),
+        **_two(),
+        "degree": 1.0,
+        "within": 0.1,
+    },
+)
+add(
     "natgrad.diagnostics.off_span", ng.diagnostics.off_span, lambda: {"beta": real(2), "x": x()[:1]}
 )
 add(
@@ -228,3 +298,29 @@ add(
     linalg.lstsq,
     lambda: {"a": x(), "b": real(4), "rtol": 1e-9, "rounded": torch.float64},
 )
+add("natgrad.linalg.norms.Lp", norms.Lp, lambda: {"p": 3})
+add("natgrad.linalg.norms.Group", norms.Group, lambda: {"groups": torch.tensor([0, 1]), "p": 1})
+add("natgrad.linalg.norms.Metric", norms.Metric, lambda: {"a": torch.eye(2).double()})
+add("natgrad.linalg.norms.as_norm", norms.as_norm, lambda: {"p": 2})
+for _name, _norm in {
+    "Lp": norms.Lp(3),
+    "Group": norms.Group("rows"),
+    "Metric": norms.Metric(torch.eye(2).double()),
+    "Spectral": norms.Spectral(),
+    "Nuclear": norms.Nuclear(),
+}.items():
+    for _method, _argument in (("peak", "g"), ("__call__", "b")):
+        add_method(
+            f"natgrad.linalg.norms.{_name}.{_method}",
+            lambda norm=_norm: norm,
+            lambda argument=_argument: {argument: real(3, 2)},
+        )
+add_method(
+    "natgrad.linalg.norms.Group.numbers", lambda: norms.Group("rows"), lambda: {"shape": (3, 2)}
+)
+for _method, _argument in (("rooted", "b"), ("unrooted", "g"), ("from_root", "c")):
+    add_method(
+        f"natgrad.linalg.norms.Metric.{_method}",
+        lambda: norms.Metric(torch.eye(2).double()),
+        lambda argument=_argument: {argument: real(3, 2)},
+    )

@@ -5,6 +5,7 @@ from natgrad.directions._fisher import Fisher
 from natgrad.directions._kernels import natural_ntk, ntk
 from natgrad.directions._natural import natural
 from natgrad.directions.fisher_over import FisherOver, GaussianInputs
+from natgrad.directions.metric import OutputMetric, Wasserstein, kernel_wasserstein
 from natgrad.directions.selection import LayerShares, Selection
 
 __all__ = [
@@ -12,8 +13,11 @@ __all__ = [
     "FisherOver",
     "GaussianInputs",
     "LayerShares",
+    "OutputMetric",
     "Selection",
+    "Wasserstein",
     "euclidean",
+    "kernel_wasserstein",
     "natural",
     "natural_ntk",
     "ntk",

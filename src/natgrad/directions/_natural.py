@@ -24,6 +24,7 @@ from natgrad.directions._routes.structured import (
     over_gaussian_population,
 )
 from natgrad.directions.fisher_over import FisherOver, GaussianInputs, check_fisher_over
+from natgrad.directions.metric import OutputMetric, with_metric
 from natgrad.directions.selection import Selection, resolve_shares
 from natgrad.errors import VelocityOverflowError
 from natgrad.likelihoods import Likelihood
@@ -41,6 +42,7 @@ def natural(
     selection: Selection = "min_norm",
     fisher_over: FisherOver = None,
     damping: float = 0.0,
+    metric: OutputMetric = "fisher",
 ) -> P:
     """Return v with F(params) v = −∇L(params), the natural gradient direction.
 
@@ -60,6 +62,8 @@ def natural(
             parametrization's default, which its docstring states.
         damping: λ ≥ 0; v solves (F + λI) v = −∇L instead, F reduced as the loss is. With shares,
             each layer's own block is damped.
+        metric: What replaces the Fisher of each sample's outputs: `"fisher"` (nothing),
+            `"euclidean"`, or `Wasserstein(…)` of `natgrad.directions.metric`.
 
     Raises:
         InvalidInputError: If an argument has the wrong shape, dtype, device or value.
@@ -84,7 +88,7 @@ def natural(
     plain = plainly_linear(*problem)
     if not plain:
         check_problem(*problem)
-    field, outputs = _prepare(*problem, selection, fisher_over, damping, plain=plain)
+    field, outputs = _prepare(*problem, selection, fisher_over, damping, metric, plain=plain)
     return field.at(params, outputs)
 
 
@@ -97,6 +101,7 @@ def prepare(
     selection: Selection = "min_norm",
     fisher_over: FisherOver = None,
     damping: float = 0.0,
+    metric: OutputMetric = "fisher",
 ) -> "NaturalField[P]":
     """Check the arguments of `natural` once, and return the direction as a function of params.
 
@@ -108,7 +113,7 @@ def prepare(
     """
     problem = (likelihood, parametrization, params, batch)
     check_problem(*problem)
-    return _prepare(*problem, selection, fisher_over, damping)[0]
+    return _prepare(*problem, selection, fisher_over, damping, metric)[0]
 
 
 def _prepare(
@@ -119,6 +124,7 @@ def _prepare(
     selection: Selection,
     fisher_over: FisherOver,
     damping: float,
+    metric: OutputMetric,
     *,
     plain: bool = False,
 ) -> tuple["NaturalField[P]", Tensor]:
@@ -131,6 +137,7 @@ def _prepare(
     if isinstance(fisher_over, Tensor):
         check_inputs(parametrization, params, fisher_over)
     damping = number(damping, "damping", low=0)
+    likelihood = with_metric(likelihood, metric)
     outputs = parametrization.predict(params, x)
     if plain:
         labels = likelihood._check_labels(outputs.reshape(x.shape[0], -1), y)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from natgrad.fits._entries import Entries
-from natgrad.flows._methods.completion import completion_flow
+from natgrad.flows._methods.completion.flow import completion_flow
 from natgrad.parametrizations import MatrixProduct
 from natgrad.stopping import Status
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from natgrad.fits._entries import Entries
-from natgrad.flows._methods.observed import Residual, residual
+from natgrad.flows._methods.completion.observed import Residual, residual
 
 _ITERATIONS = 300
 _CHANGE = 3e-4

@@ -59,7 +59,9 @@ def descend(
         parametrization: The model.
         params: Parameters at the start.
         batch: Inputs and labels.
-        step: Step length η, or a rule: `constant`, `midpoint`, `armijo` or `normalized`.
+        step: Step length η, or a rule: `constant`, `midpoint`, `armijo`, `normalized`, `steepest`,
+            `momentum`, `adam`, `shampoo`, `muon`, `diagonal_fisher`, `kfac`, or one of them
+            `capped`.
         until: Final time, or a stopping rule.
         save_every: Save every so many steps (and the first and last).
         record: Diagnostics to save, by name: functions of the parameters.
@@ -70,8 +72,8 @@ def descend(
             order; `"cyclic"`, each once per epoch in the order of the batch; `"replacement"`,
             independent draws.
         generator: Source of the random orders; default torch's global one.
-        **options: Passed to `direction`: `selection`, `fisher_over` and `damping` of `natural`;
-            `euclidean` has none.
+        **options: Passed to `direction`: `selection`, `fisher_over`, `metric` and `damping` of
+            `natural`, the last also as a schedule; `euclidean` has none.
 
     Returns:
         The trajectory; `error_estimate` is NaN, for a descent is not an approximation.
@@ -95,6 +97,7 @@ def descend(
         n = len(batch[0])
         parts = indices(n, integer(batch_size, "batch_size", low=1, high=n), order, generator)
     rule, stepping = as_rule(until), step if isinstance(step, StepRule) else constant(step)
+    stepping = stepping.fresh()
     recorder = Recorder(likelihood, parametrization, batch, None, record)
     here, t, steps, evaluations, size = problem.params, 0.0, 0, 0, stepping.size
     loss, seen = problem.loss(here)[0], problem
@@ -105,7 +108,7 @@ def descend(
             if parts is not None:
                 seen = problem.on(next(parts))
                 loss = seen.loss(here)[0] if stepping.looks_at_loss else math.nan
-            taken = stepping.take(seen, here, loss, size)
+            taken = stepping.take(seen.at(t), here, loss, size)
             evaluations += 1 if taken is None else taken.directions
             if taken is None:
                 status, detail = Status.STALLED, f"no step lowers the loss at t = {t:.6g}"

@@ -24,6 +24,8 @@ Method = Literal[
     "reduced",
     "dual",
     "completion",
+    "line",
+    "observed",
     "kinks",
     "pair",
     "rkc",
@@ -82,6 +84,9 @@ def integrate(
               unknown per feature.
             - `"dual"`: the same for large data, in dual variables.
             - `"completion"`: gradient flow of matrix completion, its gradients written out.
+            - `"line"`: natural flow of matrix completion with the Fisher over all entries. β stays
+              on its straight line to rtol; the factors after it are those of finite steps.
+            - `"observed"`: the same with `fisher_over="batch"`, by conjugate gradients.
             - `"kinks"`: gradient flow of networks with `torch.nn.ReLU` modules. Kinks are crossed
               where the flow crosses them; where both sides point at the kink, the flow slides
               along it. `Trajectory.detail` counts both.
@@ -100,7 +105,8 @@ def integrate(
             parameters' size at the start.
         record: Diagnostics to save, by name: functions of the parameters.
         max_evaluations: Give up (status stalled) after so many evaluations.
-        **options: Passed to `direction`: `selection`, `fisher_over` and `damping` of `natural`;
+        **options: Passed to `direction`: `selection`, `fisher_over`, `metric` and `damping` of
+            `natural`, the last also as a schedule (`decaying_damping`, `loss_damping`);
             `euclidean` has none.
 
     Returns:

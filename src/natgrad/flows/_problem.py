@@ -2,17 +2,20 @@
 
 import math
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, cast
 
 from torch import Tensor
 
+from natgrad._checks import number
 from natgrad.directions import euclidean, natural
 from natgrad.directions._batch import check_problem
 from natgrad.directions._euclidean import descent
 from natgrad.directions._natural import NaturalField, prepare
 from natgrad.errors import NonFiniteError
+from natgrad.flows._schedules import DampingSchedule
 from natgrad.likelihoods import Likelihood
 from natgrad.parametrizations.base import (
     P,
@@ -39,6 +42,7 @@ class Problem(Generic[P]):
         batch: Inputs and labels.
         options: Keywords of the direction.
         weight: Factor on the loss and its gradient, not 1 for mini-batches of a summed loss.
+        time: Now, for damping that follows a schedule.
     """
 
     direction: Direction
@@ -48,6 +52,7 @@ class Problem(Generic[P]):
     batch: tuple[Tensor, Tensor]
     options: dict[str, Any] = field(default_factory=dict)
     weight: float = 1.0
+    time: float = 0.0
 
     @classmethod
     def checked(
@@ -99,13 +104,33 @@ class Problem(Generic[P]):
     def _natural(self) -> NaturalField[P]:
         """Return the natural direction as a function of parameters, arguments checked once."""
         problem = (self.likelihood, self.parametrization, self.params, self.batch)
-        return prepare(*problem, **self.options)
+        options = dict(self.options)
+        if self.schedule is not None:
+            options["damping"] = self.schedule.at(self.time, self.loss(self.params)[0])
+        return prepare(*problem, **options)
+
+    @property
+    def schedule(self) -> DampingSchedule | None:
+        """Return the schedule of the damping, if it has one."""
+        damping = self.options.get("damping") if self.is_natural else None
+        return damping if isinstance(damping, DampingSchedule) else None
+
+    def at(self, t: float) -> "Problem[P]":
+        """Return the problem at another time, what was prepared with it."""
+        if self.schedule is None:
+            return self
+        later = copy(self)
+        object.__setattr__(later, "time", t)
+        return later
 
     def velocity(self, params: P) -> P:
         """Return the direction at parameters."""
         if self.is_euclidean:
             v = descent(self.likelihood, self.parametrization, params, *self.batch)
             return v if self.weight == 1 else scaled(v, self.weight)
+        if self.schedule is not None:
+            damping = self.schedule.at(self.time, self.loss(params)[0])
+            return replace(self._natural, damping=number(damping, "damping", low=0))(params)
         if self.is_natural:
             return self._natural(params)
         v = self.direction(

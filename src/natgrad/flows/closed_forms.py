@@ -16,7 +16,7 @@ from natgrad._named import named
 from natgrad._renamed import renamed
 from natgrad.directions._batch import check_problem
 from natgrad.errors import ShapeError
-from natgrad.flows._methods.logistic import LogisticFlow, natural_logits
+from natgrad.flows._methods.logistic.flow import LogisticFlow, natural_logits
 from natgrad.flows._recorder import check_times
 from natgrad.flows.trajectory import Trajectory
 from natgrad.likelihoods import Bernoulli

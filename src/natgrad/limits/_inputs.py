@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from natgrad._checks import dense, tensor
+from natgrad._checks import dense, integer, tensor
 from natgrad.errors import DeviceError, DtypeError, LabelError, ShapeError
 from natgrad.linalg._lstsq import condition, gram_inverse, require_finite
 from natgrad.linalg._precision import default_rtol, widen
@@ -72,3 +72,41 @@ def rank_and_basis(a: Tensor) -> tuple[int, Tensor | None]:
     cut = default_rtol(*a.shape, dtype=a.dtype) * float(s[0])
     rank = int((s > cut).sum())
     return rank, None if rank == min(a.shape) else vh[:rank].mT.contiguous()
+
+
+def check_classes(labels: Tensor, x: Tensor, classes: int | None = None) -> tuple[Tensor, int]:
+    """Return labels as int64 on the CPU, and the number of classes; raise unless they fit X."""
+    dense(labels, "labels")
+    if labels.device != x.device:
+        raise DeviceError(f"X is on {x.device} but labels on {labels.device}; move one with .to().")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise DtypeError(f"labels must be integer classes, but are {labels.dtype}; try y.long().")
+    if labels.ndim != 1 or len(labels) != len(x):
+        raise ShapeError(
+            f"labels must have shape ({len(x)},), one per row of X, but have {tuple(labels.shape)}."
+        )
+    low, high = int(labels.min()), int(labels.max())
+    k = max(2, high + 1) if classes is None else integer(classes, "classes", low=2)
+    if low < 0 or high >= k:
+        raise LabelError(f"labels must lie in 0…{k - 1}, but range from {low} to {high}.")
+    return labels.long().cpu(), k
+
+
+def class_rows(x: Tensor, labels: Tensor, classes: int | None = None) -> tuple[Tensor, Tensor, int]:
+    """Return the rows (e_y − e_c) xₙᵀ, flattened, for every wrong class c of every sample.
+
+    Returns:
+        Rows `(n (k − 1), k d)` in float64 on the CPU; where the pairs (n, c) are among all,
+        bool `(n, k)`; and k.
+    """
+    rows = check_design(x)
+    y, k = check_classes(labels, x, classes)
+    n, d = rows.shape
+    wrong = torch.ones(n, k, dtype=torch.bool)
+    wrong[torch.arange(n), y] = False
+    sample, other = wrong.nonzero().unbind(1)
+    pairs = torch.zeros(len(sample), k, d, dtype=torch.float64)
+    index = torch.arange(len(sample))
+    pairs[index, y[sample]] = rows[sample]
+    pairs[index, other] = -rows[sample]
+    return pairs.reshape(len(sample), k * d), wrong, k

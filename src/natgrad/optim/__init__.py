@@ -4,7 +4,7 @@ from natgrad.optim._capture.moments import Factors
 from natgrad.optim._criteria.custom import Loss
 from natgrad.optim._diagnose import Diagnosis, diagnose
 from natgrad.optim._layers.coverage import UncoveredWarning
-from natgrad.optim.damping import Adaptive, Fixed, Scheduled
+from natgrad.optim.damping import Adaptive, Falling, Fixed, Scheduled
 from natgrad.optim.gauss_newton import (
     AliasingWarning,
     GaussNewton,
@@ -14,7 +14,13 @@ from natgrad.optim.gauss_newton import (
 from natgrad.optim.ngd import NGD
 from natgrad.optim.preconditioner import Preconditioner
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.step_length import AdaptationWarning, EqualShare, PerLayer, Quadratic
+from natgrad.optim.step_length import (
+    AdaptationWarning,
+    EqualShare,
+    Learned,
+    PerLayer,
+    Quadratic,
+)
 
 __all__ = [
     "NGD",
@@ -24,9 +30,11 @@ __all__ = [
     "Diagnosis",
     "EqualShare",
     "Factors",
+    "Falling",
     "Fixed",
     "GaussNewton",
     "GaussNewtonStatistics",
+    "Learned",
     "Loss",
     "PerLayer",
     "Preconditioner",

@@ -24,8 +24,8 @@ from natgrad.optim._curvature.propagated import Chain
 from natgrad.optim._distributed import unwrap
 from natgrad.optim._layers.coverage import Coverage, announce, cover
 from natgrad.optim._states import check_random
-from natgrad.optim.damping import Adaptive, Damping, Fixed, Scheduled, Split
-from natgrad.optim.step_length import EqualShare, PerLayer, Quadratic, StepLength
+from natgrad.optim.damping import Adaptive, Damping, Falling, Fixed, Scheduled, Split
+from natgrad.optim.step_length import EqualShare, Learned, PerLayer, Quadratic, StepLength
 
 Method = Literal["kronecker", "whitening", "diagonal", "conjugate_gradients"]
 
@@ -44,6 +44,8 @@ class Core:
         reduction: Reduction of a custom loss.
         strict: Raise if some parameter has no factors.
         generator: Source of the sampled labels.
+        relative: Whether the damping is in units of each block's mean eigenvalue.
+        adam: Whether parameters without a block take Adam's steps.
 
     Attributes:
         world: The processes that train the model.
@@ -65,6 +67,8 @@ class Core:
         reduction: Reduction | None,
         strict: bool,
         generator: torch.Generator | None,
+        relative: bool = False,
+        adam: bool = False,
     ) -> None:
         outer = model
         model, compiled, self.world = unwrap(model)
@@ -79,7 +83,7 @@ class Core:
                 "method='kronecker' and source='sampled'."
             )
         whole = method == "conjugate_gradients"
-        coverage = Coverage({}, {}, {}) if whole else cover(model, factors.sharing)
+        coverage = Coverage({}, {}, {}) if whole else _covered(model, factors)
         announce(coverage.reasons, strict)
         self.preconditioner = preconditioner(
             model,
@@ -89,6 +93,8 @@ class Core:
             method=method,
             solver=solver,
             split=split,
+            relative=relative,
+            adam=adam,
         )
         gather = Gather(
             coverage,
@@ -96,6 +102,7 @@ class Core:
             self.generator,
             settled=self.preconditioner.settled,
             squares=method == "diagonal",
+            traces=not adam,
         )
         self.schedule = Schedule(refresh)
         self.capture = Capture(
@@ -147,14 +154,19 @@ def preconditioner(
     method: Method,
     solver: Solver,
     split: Split,
+    relative: bool,
+    adam: bool,
 ) -> BlockDiagonal | ConjugateGradients:
     """Return what turns gradients into directions."""
     if method == "conjugate_gradients":
         return ConjugateGradients(model, likelihood, iterations=20, tolerance=1e-3)
+    if adam:  # scale and shift of a normalization fare as well by Adam, for less
+        for name in [name for name, layer in coverage.layers.items() if layer.one_sided]:
+            coverage.drop(name, "moves by Adam")
     layers, memory = coverage.layers, factors.memory
     if method == "diagonal":
         diagonal = {name: DiagonalBlock(layer, memory=memory) for name, layer in layers.items()}
-        return BlockDiagonal(coverage, diagonal, memory=memory)
+        return BlockDiagonal(coverage, diagonal, memory=memory, relative=relative, adam=adam)
     power = -1.0 if method == "kronecker" else -0.5
     blocks = {
         name: KroneckerBlock(
@@ -163,26 +175,57 @@ def preconditioner(
         for name, layer in layers.items()
     }
     chain = Chain(model, coverage) if factors.source == "propagated" else None
-    return BlockDiagonal(coverage, blocks, memory=memory, chain=chain)
+    return BlockDiagonal(coverage, blocks, memory=memory, relative=relative, adam=adam, chain=chain)
+
+
+def _covered(model: Module, factors: Factors) -> Coverage:
+    """Return the layers that have factors; those that are propagated stay whole."""
+    largest = None if factors.source == "propagated" else factors.block
+    return cover(model, factors.sharing, largest=largest)
+
+
+def as_rules(step_length: Any, damping: Any, method: Any) -> tuple[StepLength, Damping]:
+    """Return the rules for length and damping: those given, or those that suit each other.
+
+    Raises:
+        InvalidInputError: If two do not suit each other.
+    """
+    blocks = literal(method, "method", Method) != "conjugate_gradients"
+    rule = None if damping is None else as_damping(damping)
+    if step_length is None:
+        measured = isinstance(rule, Adaptive) or not blocks
+        length: StepLength = Quadratic() if measured else Learned()
+    else:
+        length = as_step_length(step_length)
+    learned = isinstance(length, Learned)
+    if rule is None:
+        rule = Falling() if learned else Adaptive()
+    if learned and isinstance(rule, Adaptive):
+        raise InvalidInputError(
+            "Adaptive() needs a length that is measured: use step_length=Quadratic() with it, or "
+            "damping=Falling() with Learned()."
+        )
+    if not blocks and (learned or isinstance(rule, Falling)):
+        raise InvalidInputError(
+            "Learned() and Falling() need one block per layer; conjugate gradients have none. Use "
+            "step_length=Quadratic() and damping=Adaptive() with them."
+        )
+    return length, rule
 
 
 def as_damping(damping: Any) -> Damping:
-    """Return a rule: the default one, a constant, or the one given."""
-    if damping is None:
-        return Adaptive()
+    """Return a rule: a constant, or the one given."""
     if isinstance(damping, (Real, Tensor)) and not isinstance(damping, bool):
         return Fixed(start=number(damping, "damping", low=0))
-    rule(damping, "damping", (Adaptive, Fixed, Scheduled), hint="Or pass λ, a number.")
+    rule(damping, "damping", (Adaptive, Falling, Fixed, Scheduled), hint="Or pass λ, a number.")
     kept: Damping = damping
     return kept
 
 
 def as_step_length(step_length: Any) -> StepLength:
-    """Return a rule: the default one, or the one given."""
-    if step_length is None:
-        return Quadratic()
+    """Return the rule given."""
     hint = "lr is the factor on the length."
-    rule(step_length, "step_length", (Quadratic, PerLayer, EqualShare), hint=hint)
+    rule(step_length, "step_length", (Learned, Quadratic, PerLayer, EqualShare), hint=hint)
     kept: StepLength = step_length
     return kept
 

@@ -20,6 +20,9 @@ from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.preconditioner import Preconditioner
 
+# The smaller of outputs and parameters up to which exact steps pay; docs/gauss_newton.md.
+_EXACT = 1000
+
 
 @dataclass(frozen=True)
 class LayerReport:
@@ -60,6 +63,8 @@ class Diagnosis:
         state_bytes: Memory of all factors and inverses.
         bytes_per_parameter: The same for each parameter.
         refresh: Multiplications of a refresh over those of a forward and backward pass.
+        recommends: `"GaussNewton"` if x is all of the data and either it has few outputs in total
+            or the model few parameters, else `"NGD"`; docs/gauss_newton.md has the measurements.
 
     Example:
         >>> import natgrad as ng
@@ -74,6 +79,7 @@ class Diagnosis:
     state_bytes: int
     bytes_per_parameter: float
     refresh: float
+    recommends: str
 
     def __str__(self) -> str:
         """Return a table to print."""
@@ -86,6 +92,8 @@ class Diagnosis:
                 f"{r.products:.2f}"
             )
         lines += [f"{name}: plain gradient steps ({why})" for name, why in self.uncovered.items()]
+        if self.recommends == "GaussNewton":
+            lines.append("if this is all of the data, GaussNewton takes exact steps at little cost")
         lines.append(
             f"{self.parameters} parameters, {self.bytes_per_parameter:.1f} bytes of factors and "
             f"inverses each; a refresh multiplies {self.refresh:.2f} times as much as forward and "
@@ -160,6 +168,7 @@ def diagnose(
         state_bytes=total,
         bytes_per_parameter=total / count,
         refresh=spent / plain if plain else 0.0,
+        recommends="GaussNewton" if min(output.numel(), count) <= _EXACT else "NGD",
     )
 
 

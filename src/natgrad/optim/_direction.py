@@ -19,14 +19,27 @@ class Part:
         params: The block's parameters.
         tensors: d, in the same order and shapes; a step is θ ← θ − αd.
         slope: gᵀd with g the gradient that d was made of, of the average loss.
+        name: The block's.
+        norm: ‖d‖ where lengths are learned; None where d has its own.
+        unit: What the damping is multiplied by in this block.
 
     Attributes:
         batch_slope: gᵀd with g the gradient of this batch, which differs under `Momentum`.
         disturbed: Parameters that `nudged` leaves changed in their last bits.
     """
 
-    def __init__(self, params: Sequence[Tensor], tensors: Sequence[Tensor], slope: float) -> None:
+    def __init__(
+        self,
+        params: Sequence[Tensor],
+        tensors: Sequence[Tensor],
+        slope: float,
+        *,
+        name: str = "",
+        norm: float | None = None,
+        unit: float = 1.0,
+    ) -> None:
         self.params, self.tensors = list(params), list(tensors)
+        self.name, self.norm, self.unit = name, norm, unit
         self.slope = self.batch_slope = slope
         self.disturbed = self.params
 
@@ -70,12 +83,19 @@ class OuterPart(Part):
         u: Left vector, `(n_out,)`.
         v: Right vector, `(n_in,)`, the bias's entry last.
         slope: gᵀd.
+        kind: Name, norm and unit, as for `Part`.
     """
 
     def __init__(
-        self, module: Module, params: Sequence[Tensor], u: Tensor, v: Tensor, slope: float
+        self,
+        module: Module,
+        params: Sequence[Tensor],
+        u: Tensor,
+        v: Tensor,
+        slope: float,
+        **kind: Any,
     ) -> None:
-        super().__init__(params, [], slope)
+        super().__init__(params, [], slope, **kind)
         self.module, self.u, self.v = module, u, v
         self.disturbed = []
 
@@ -133,6 +153,7 @@ class Direction:
         batch_slope: gᵀd with g the gradient of this batch.
         squares: ‖d‖² of each part.
         square: ‖d‖².
+        damped: Σ unit ‖d‖² over parts.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -147,6 +168,8 @@ class Direction:
         self.slope: float = sum(part.slope for part in self.parts)
         self.batch_slope: float = sum(part.batch_slope for part in self.parts)
         self.square: float = sum(self.squares)
+        pairs = zip(self.parts, self.squares, strict=True)
+        self.damped: float = sum(part.unit * square for part, square in pairs)
 
     def require_finite(self, step: int, damping: float) -> None:
         """Raise if the direction has overflowed.
@@ -217,7 +240,9 @@ class Direction:
                 for p, d in zip(part.params, tensors, strict=True)
                 if p.grad is not None
             )
-            self.parts[i] = Part(part.params, tensors, slope)
+            self.parts[i] = Part(
+                part.params, tensors, slope, name=part.name, norm=part.norm, unit=part.unit
+            )
             self.squares[i] = self.parts[i].square()
         self._sum_up()
 
@@ -263,13 +288,19 @@ def rates(groups: Sequence[Mapping[str, Any]]) -> tuple[float, dict[Tensor, floa
     return largest, {p: float(g["lr"]) / largest for g in groups for p in g["params"]}
 
 
-def decay(groups: Sequence[Mapping[str, Any]]) -> None:
-    """Shrink weights by 1 − lr · weight_decay, apart from their gradients (AdamW's way)."""
+def decay(groups: Sequence[Mapping[str, Any]], lengths: Mapping[Tensor, float] | None) -> None:
+    """Shrink weights by 1 − lr · weight_decay, apart from their gradients (AdamW's way).
+
+    Args:
+        groups: Of parameters.
+        lengths: Every parameter's learned length, by which its decay is multiplied; None for ones.
+    """
     for group in groups:
         amount = float(group["lr"]) * float(group["weight_decay"])
         moved = [p for p in group["params"] if p.grad is not None]
         if amount and moved:
-            torch._foreach_mul_(moved, 1 - amount)
+            each = [1.0 if lengths is None else lengths.get(p, 0.0) for p in moved]
+            torch._foreach_mul_(moved, [1 - amount * length for length in each])
 
 
 def _wide(t: Tensor) -> Tensor:

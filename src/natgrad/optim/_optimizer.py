@@ -8,22 +8,25 @@ import torch
 from torch import Tensor
 
 from natgrad.errors import InvalidInputError, UnsupportedError
-from natgrad.optim._averaging import WeightAverage
+from natgrad.optim._capture.batch import Reproduction
 from natgrad.optim._core import Core
 from natgrad.optim._states import check_whole, checked
+from natgrad.optim._steps.averaging import WeightAverage
+from natgrad.optim._steps.learned import Lengths
+from natgrad.optim._steps.measured import Measured
 from natgrad.optim.damping import Adaptation
 from natgrad.optim.momentum import Momentum
-from natgrad.optim.step_length import Ruler
 
 
 class Resumable(torch.optim.Optimizer):
     """An optimizer that can be saved, resumed and removed; `NGD` adds the steps."""
 
     _core: Core
-    _ruler: Ruler
+    _measured: Measured | None
     _damping: Adaptation
     _momentum: Momentum | None
     _average: WeightAverage | None
+    _lengths: Lengths | None
     _params: list[Tensor]
 
     @contextmanager
@@ -80,7 +83,7 @@ class Resumable(torch.optim.Optimizer):
         state["natural"] = {
             **self._core.state_dict(),
             **self._damping.state_dict(),
-            "ruler": self._ruler.reproduction.state_dict(),
+            "ruler": None if self._measured is None else self._replays.state_dict(),
         }
         for part, own, names in self._optional():
             state["natural"][part] = None if own is None else own.state_dict(names)
@@ -97,7 +100,8 @@ class Resumable(torch.optim.Optimizer):
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
         self._core.load_state_dict(state)
         self._damping.load_state_dict(state)
-        self._ruler.reproduction.load_state_dict(state["ruler"])
+        if self._measured is not None:
+            self._replays.load_state_dict(state["ruler"])
         for part, own, names in self._optional():
             if own is not None:
                 own.load_state_dict(state[part], names)
@@ -106,19 +110,31 @@ class Resumable(torch.optim.Optimizer):
         state = check_whole(saved, self.param_groups, self.state_dict()["natural"])
         self._core.check_state(state, "natural")
         self._damping.check_state(state, "natural")
-        self._ruler.reproduction.check_state(state["ruler"], "natural.ruler", state["steps"])
+        if self._measured is not None:
+            self._replays.check_state(state["ruler"], "natural.ruler", state["steps"])
+        elif state["ruler"] is not None:
+            raise InvalidInputError("natural.ruler must be None, as in this optimizer.")
         for part, own, names in self._optional():
             if own is not None:
                 own.check_state(state[part], f"natural.{part}", names)
             elif state[part] is not None:
                 raise InvalidInputError(f"natural.{part} must be None, as in this optimizer.")
 
+    @property
+    def _replays(self) -> Reproduction:
+        assert self._measured is not None
+        return self._measured.ruler.reproduction
+
     def _optional(self) -> list[tuple[str, Any, Any]]:
         """Return the parts that not every optimizer has, with the names that their states need."""
         names = self._core.capture.structure.names
         buffers = [n for n, b in self._core.model.named_buffers() if b.is_floating_point()]
         ordered = [*(names[p] for p in self._params), *buffers]
-        return [("average", self._average, ordered), ("momentum", self._momentum, names)]
+        return [
+            ("average", self._average, ordered),
+            ("momentum", self._momentum, names),
+            ("lengths", self._lengths, names),
+        ]
 
 
 def unscaled(optimizer: Any, *, custom: bool) -> float:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from natgrad._checks import function, integer, number
 from natgrad._named import options
@@ -11,7 +11,7 @@ from natgrad.errors import InvalidInputError
 from natgrad.optim._arguments import keep, literal
 from natgrad.optim._states import real
 
-__all__ = ["Adaptive", "Damping", "Fixed", "Scheduled", "Split"]
+__all__ = ["Adaptive", "Damping", "Falling", "Fixed", "Scheduled", "Split"]
 
 Split = Literal["pi", "equal"]
 """`equal`: √λ on both factors, as (20). `pi`: √λ π and √λ/π, π² the ratio of the factors' mean
@@ -32,7 +32,7 @@ class Adaptive:
     Kronecker factors miss curvature along the direction. ρ cannot tell: the step has been shortened
     until the model holds, ρ ≈ 1 asks for less damping, and without the condition λ sinks to its
     floor and α with it. Some of what is missed is no fault: the direction is fitted to this batch,
-    which therefore bends more along it than other samples do. docs/optimizer.md says why 1/16.
+    which therefore bends more along it than other samples do. docs/notebook.md says why 1/16.
 
     Attributes:
         start: λ before the first step.
@@ -70,6 +70,7 @@ class Adaptive:
     ceiling: float = 1e6
     reject: float = 0.05
     split: Split = "pi"
+    _relative: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""
@@ -142,6 +143,64 @@ class Adaptive:
 
 @options
 @dataclass(frozen=True, kw_only=True)
+class Falling:
+    """Damping in units of each block, which falls fast during the first steps and then stays.
+
+    At step k it is δ = max(`floor`, `start` · `factor`^(k − 1)): √δ times the mean eigenvalue of a
+    factor is added to it. At first the factors know little and directions are near the gradient's;
+    in the end only what rounding and noise make of the smallest eigenvalues is damped. It has no
+    unit, and measures nothing.
+
+    Attributes:
+        start: δ at the first step.
+        factor: What one step leaves of it.
+        floor: The smallest δ.
+        reject: Undo a step that raises the loss by more than this fraction; infinity keeps all.
+
+    Example:
+        >>> rule = Falling()
+        >>> [round(rule.after(k, 1.0), 4) for k in (0, 1, 10, 100)]
+        [1.0, 0.7, 0.0282, 0.0005]
+    """
+
+    start: float = 1.0
+    factor: float = 0.7
+    floor: float = 5e-4
+    reject: float = 1.0
+    split: ClassVar[Split] = "pi"
+    _relative: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense."""
+        start, floor = (
+            number(getattr(self, name), name, low=0, low_open=True) for name in ("start", "floor")
+        )
+        factor = number(self.factor, "factor", low=0, low_open=True, high=1)
+        if floor > start:
+            raise InvalidInputError(
+                f"damping needs floor ≤ start, but got {floor:g} and {start:g}."
+            )
+        keep(self, start=start, floor=floor, factor=factor, reject=_reject(self.reject))
+
+    def after(
+        self,
+        step: int,
+        value: float,
+        *,
+        ratio: float | None = None,
+        alpha: float = 1.0,
+        share: float = 1.0,
+        scale: float = 0.0,
+    ) -> float:
+        """Return δ for the next step; the arguments are those of `Adaptive.after`."""
+        return self._after(*_checked(step, value, ratio, alpha, share, scale))
+
+    def _after(self, step: int, *seen: float | None) -> float:
+        return max(self.floor, self.start * self.factor**step)
+
+
+@options
+@dataclass(frozen=True, kw_only=True)
 class Fixed:
     """The same λ at every step.
 
@@ -158,6 +217,7 @@ class Fixed:
     start: float
     split: Split = "pi"
     reject: float = math.inf
+    _relative: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse a negative damping."""
@@ -200,6 +260,7 @@ class Scheduled:
     schedule: Callable[[int], float]
     split: Split = "pi"
     reject: float = math.inf
+    _relative: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse a function that does not give a damping."""
@@ -233,7 +294,7 @@ class Scheduled:
         return number(self.schedule(step), f"the damping schedule at step {step}", low=0)
 
 
-Damping = Adaptive | Fixed | Scheduled
+Damping = Adaptive | Falling | Fixed | Scheduled
 
 
 def _reject(value: Any) -> float:

@@ -10,19 +10,18 @@ from torch.nn import Module
 
 from natgrad._checks import (
     choice,
-    dense,
-    describe,
     function,
+    instance,
     integer,
     number,
-    same_kind,
     tensor,
 )
 from natgrad._named import named
-from natgrad.errors import DtypeError, InvalidInputError, UnsupportedError
+from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Gaussian, Likelihood
 from natgrad.optim._arguments import trainable
 from natgrad.optim._levenberg.aliasing import AliasingWarning, Watch
+from natgrad.optim._levenberg.coefficients import trained_beside
 from natgrad.optim._levenberg.linearization import (
     Linearization,
     SlowRowsWarning,
@@ -122,10 +121,11 @@ class GaussNewton(torch.optim.Optimizer):
         held_out: Closure | None = None,
         solver: Solver = "auto",
     ) -> None:
-        # A model is all that `trainable` can tell without a likelihood.
-        params = trainable(model, Gaussian() if likelihood is None else likelihood)
+        if likelihood is not None:
+            instance(likelihood, "likelihood", Likelihood)
+        params = trainable(model, likelihood or Gaussian())
         named_params = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        extra = _coefficients(coefficients, params)
+        extra = trained_beside(coefficients, params)
         self._params = [*params, *extra]
         names = [name for name, _ in named_params] + [
             f"coefficients[{i}]" for i in range(len(extra))
@@ -389,24 +389,3 @@ class GaussNewton(torch.optim.Optimizer):
         for name in ("columns", "last"):
             if state[name] is not None:
                 tensor(state[name], f"natural.{name}", shape=(count,))
-
-
-def _coefficients(given: Any, params: Sequence[Tensor]) -> list[Tensor]:
-    """Return further tensors to train, checked."""
-    if isinstance(given, Tensor) or not isinstance(given, Sequence) or isinstance(given, str):
-        raise DtypeError(
-            f"coefficients must be a sequence of tensors, but is {describe(given)}; write [k]."
-        )
-    known, found = {id(p) for p in params}, []
-    for i, one in enumerate(given):
-        c = dense(one, f"coefficients[{i}]")
-        if not c.is_leaf or not c.requires_grad:
-            raise InvalidInputError(
-                f"coefficients[{i}] must be a leaf that requires a gradient; make it with "
-                "torch.nn.Parameter(torch.tensor(1.0, dtype=torch.float64))."
-            )
-        same_kind(c, params[0], f"coefficients[{i}]", "the model's parameters")
-        if id(c) not in known:
-            known.add(id(c))
-            found.append(c)
-    return found

@@ -17,26 +17,29 @@ from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Reduction
 from natgrad.optim import statistics
 from natgrad.optim._arguments import check_generator, divide, trainable
-from natgrad.optim._averaging import WeightAverage
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._capture.moments import Factors
-from natgrad.optim._core import Core, Method, as_damping, as_factors, as_step_length, check_options
+from natgrad.optim._core import Core, Method, as_factors, as_rules, check_options
 from natgrad.optim._criteria.observed import Criterion, observed
 from natgrad.optim._curvature.inverse import Solver
-from natgrad.optim._direction import Backup, decay, rates
+from natgrad.optim._direction import rates
 from natgrad.optim._layers.coverage import announce
 from natgrad.optim._optimizer import Resumable, unscaled
 from natgrad.optim._scales import scale_notes
+from natgrad.optim._steps.averaging import WeightAverage
+from natgrad.optim._steps.learned import Lengths
+from natgrad.optim._steps.measured import Measured
+from natgrad.optim._steps.ruler import Ruler
 from natgrad.optim.damping import Adaptation, Adaptive, Damping
 from natgrad.optim.momentum import Momentum
-from natgrad.optim.statistics import StepStatistics, Verdict
+from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.step_length import (
     UNMEASURED,
     UNVERIFIED,
     AdaptationWarning,
     Closure,
     EqualShare,
-    Ruler,
+    Learned,
     StepLength,
 )
 
@@ -48,35 +51,40 @@ class NGD(Resumable):
 
     Each layer's Fisher block is approximated by a Kronecker product: the second moments of its
     inputs, and of errors sampled from the model. The direction is [BLH18] (20),
-    d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, with π-corrected damping. Its length is the minimum of the quadratic
-    model. Nothing needs tuning; docs/optimizer.md explains each part.
+    d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, of an average of gradients. Each layer learns the length of its steps
+    from the slope that the last one left. Nothing needs tuning; docs/optimizer.md explains each
+    part.
 
     Call the criterion on the model's outputs in training mode; the optimizer then knows outputs,
     labels and reduction. A loss that it cannot see needs a likelihood to stand in for it, its
-    `reduction`, and a closure for `step` if the damping should adapt.
+    `reduction`, and a closure for `step` if steps that raise the loss should be undone.
 
     Damping and statistics refer to the average loss over samples, whatever the reduction.
 
     Args:
         model: The model, also inside `torch.compile` or `DistributedDataParallel`. Parameters of
-            layers without a block (docs/optimizer.md has the table) take plain gradient steps, and
-            a warning names them.
+            layers without a block take Adam's steps, or plain ones where lengths are measured, and
+            a warning names them. docs/losses_and_layers.md lists the layers with a block.
         likelihood: The criterion: `torch.nn.CrossEntropyLoss(...)` or another of torch's, a
             `Likelihood` such as `Categorical()`, a custom loss as a module (`natgrad.optim.Loss`
             makes one of a function), or a list of criteria whose losses are added.
-        lr: Factor on the step length; schedulers may change it.
-        weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, apart from the loss.
+        lr: Factor on the step length; schedulers may change it. Learned lengths make up for a
+            constant factor, but not for one below a half.
+        weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, apart from the loss;
+            with learned lengths η, by 1 − lr · η · weight_decay.
         groups: Parameters with their own lr or weight_decay, as mappings with `params`. All other
             parameters share the options above. Unequal rates bend the direction; the length is
             the best one along the bent direction, times the largest rate.
         momentum: μ < 1, the weight of the past in the average of gradients from which directions
             are made; 0 uses the gradient of this batch alone. Batches of a single sample are not
             averaged until a larger batch has started an average.
-        step_length: `Quadratic()` (default), `PerLayer()`, or `EqualShare()`, lr/L.
-        damping: `Adaptive()` (default), `Fixed`, `Scheduled`, or a number for `Fixed`.
+        step_length: `Learned()` (default), one length per layer; or a measured one: `Quadratic()`,
+            `PerLayer()`, or `EqualShare()`, lr/L.
+        damping: `Falling()` (default) where lengths are learned, `Adaptive()` where they are
+            measured; `Fixed`, `Scheduled`, or a number for `Fixed`.
         factors: How the Kronecker factors are estimated.
-        refresh: Renew factors and inverses, measure ρ and adapt λ every so many steps (more often
-            at the beginning, and when the inverses no longer fit).
+        refresh: Renew factors and inverses every so many steps, more often at the beginning. With
+            measured lengths also measure ρ and adapt λ then, and when the inverses no longer fit.
         method: `"kronecker"`; for comparison `"whitening"` with inverse square roots of the
             factors, `"diagonal"`, and `"conjugate_gradients"` with the whole Fisher.
         solver: How factors are inverted; `"auto"` chooses by cost.
@@ -101,13 +109,13 @@ class NGD(Resumable):
         >>> y = (x[:, 0] > 0).long()
         >>> criterion = ng.Categorical()
         >>> optimizer = NGD(model, criterion)
-        >>> for _ in range(12):
+        >>> for _ in range(30):
         ...     loss = criterion(model(x), y)
         ...     optimizer.zero_grad()
         ...     loss.backward()
         ...     optimizer.step()
         >>> bool(loss < 0.05), optimizer.statistics.step
-        (True, 12)
+        (True, 30)
     """
 
     # Tells a GradScaler to leave the gradients scaled: the optimizer knows the loss's scale.
@@ -143,7 +151,7 @@ class NGD(Resumable):
         momentum = defaults["momentum"]
         if weight_average is not None:
             weight_average = number(weight_average, "weight_average", low=0, low_open=True)
-        self.step_length, self.damping = as_step_length(step_length), as_damping(damping)
+        self.step_length, self.damping = as_rules(step_length, damping, method)
         self.factors, split = as_factors(factors), self.damping.split
         refresh = check_options(refresh, method, solver, split, reduction, strict)
         check_generator(generator, params[0])
@@ -164,16 +172,22 @@ class NGD(Resumable):
             reduction=reduction,
             strict=strict,
             generator=generator,
+            relative=self.damping._relative,
+            adam=isinstance(self.step_length, Learned),
         )
         self.generator = self._core.generator
-        self._ruler = Ruler(self.step_length, custom=reduction is not None)
         self._momentum = Momentum(momentum) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
         self._params = params
         self._average = None
         if weight_average is not None:
             self._average = WeightAverage(self._moving(), weight_average)
-        self._backup = Backup(params)
+        self._lengths, self._measured = None, None
+        if isinstance(self.step_length, Learned):
+            self._lengths = Lengths(self.step_length, self._core.preconditioner.names)
+        else:
+            ruler = Ruler(self.step_length, custom=reduction is not None)
+            self._measured = Measured(ruler, params, self.damping.reject)
         self._damping = Adaptation(self.damping)
         self._warned = False
 
@@ -221,7 +235,8 @@ class NGD(Resumable):
         if options.get("factors") is not None and samples != 1:
             raise InvalidInputError(
                 "samples and factors were both given: name K in "
-                f"factors=Factors(samples={samples}, memory=0, exact_output=False)."
+                f"factors=Factors(samples={samples}, memory=0, exact_output=False, block=None, "
+                "rows=None)."
             )
         floor = (1e-10 if double else 1e-8) if floor is None else floor
         rule = Adaptive(
@@ -236,7 +251,9 @@ class NGD(Resumable):
             "momentum": 0.0,
             "step_length": EqualShare(),
             "damping": rule,
-            "factors": Factors(samples=samples, memory=0.0, exact_output=False),
+            "factors": Factors(
+                samples=samples, memory=0.0, exact_output=False, block=None, rows=None
+            ),
             "refresh": 1,
         }
         return cls(model, likelihood, lr=lr, **(defaults | options))
@@ -254,7 +271,7 @@ class NGD(Resumable):
         """Return `published`, but with the last layer's Λ̃ in closed form instead of sampled.
 
         That factor is the likelihood's own Fisher, with which (14) begins. Sampled, it is the
-        noisiest of all where a network has many outputs; docs/optimizer.md has numbers.
+        noisiest of all where a network has many outputs; docs/notebook.md has numbers.
 
         Args:
             model: The model.
@@ -269,7 +286,8 @@ class NGD(Resumable):
         """
         samples = integer(samples, "samples", low=1)
         if options.get("factors") is None:
-            options["factors"], samples = Factors(samples=samples, memory=0.0), 1
+            whole = Factors(samples=samples, memory=0.0, block=None, rows=None)
+            options["factors"], samples = whole, 1
         return cls.published(model, likelihood, samples=samples, **options)
 
     @torch.no_grad()
@@ -317,18 +335,28 @@ class NGD(Resumable):
     def _warn_once(self) -> None:
         """Warn of a run whose length or damping cannot adapt."""
         fixed = [note for note in self.statistics.notes if note in (UNMEASURED, UNVERIFIED)]
-        adapts = isinstance(self.damping, Adaptive) or self.step_length._measures
+        adapts = isinstance(self.damping, Adaptive) or self._measured is not None
         if fixed and adapts and not self._warned:
             self._warned = True
             warn_user(f"{'; '.join(fixed)}.", AdaptationWarning)
 
     def _step(self, batch: Batch, loss: float | None, closure: Closure | None) -> StepStatistics:
         core, params, damping = self._core, self._params, self._damping.value
-        step, refreshed = core.schedule.steps + 1, core.schedule.wanted
-        norms, gradient_norm = batch.gradient_norms(params, loss, step)
-        scales = scale_notes(batch) if step == 1 else []
+        seen = StepStatistics(
+            step=core.schedule.steps + 1,
+            loss=loss,
+            damping=damping,
+            refreshed=core.schedule.wanted,
+        )
+        norms, seen.gradient_norm = batch.gradient_norms(params, loss, seen.step)
+        if self._lengths is not None and self._lengths.raised(loss, batch.n, self.damping.reject):
+            return self._undo(self._lengths, seen)
+        scales = scale_notes(batch) if seen.step == 1 else []
         marks = [("start", statistics.clock())]
-        if refreshed:
+        core.preconditioner.observe(batch.total)
+        if self._lengths is not None:
+            self._lengths.learn(batch)
+        if seen.refreshed:
             if hidden := core.preconditioner.update(batch, self.likelihood):
                 announce(hidden, core.strict)
             marks.append(("factors", statistics.clock()))
@@ -342,55 +370,36 @@ class NGD(Resumable):
         momentum = None if single else self._momentum
         with momentum.averaged(params, batch.total) if momentum else nullcontext():
             direction = core.preconditioner.direction(batch, None if momentum else norms)
-            direction.require_finite(step, damping)
+            direction.require_finite(seen.step, damping)
+            if self._lengths is not None:
+                self._lengths.apply(direction)
             rate, own = rates(self.param_groups)
             if own is not None:
                 direction.weigh(own, batch.total)
-        if momentum:
-            direction.meet(batch.total)
         marks.append(("direction", statistics.clock()))
-
-        disturbed = direction.disturbed if self.step_length._measures else []
-        kept = direction.params if refreshed else disturbed
-        self._backup.save(kept)
-        try:
-            length = self._ruler.length(
+        if self._lengths is not None:
+            self._lengths.take(direction, rate, own, groups=self.param_groups, seen=seen)
+            if momentum:
+                momentum.advance(0.0)
+        elif self._measured is not None:
+            self._measured.take(
                 batch,
                 direction,
                 rate,
-                damping=damping,
-                loss=loss,
-                verified=refreshed,
-                usual=self._momentum.shorten if self._momentum else None,
-            )
-        finally:
-            self._backup.restore(disturbed)
-        marks.append(("length", statistics.clock()))
-        direction.move(length.value)
-        marks.append(("update", statistics.clock()))
-        verdict = Verdict()
-        if refreshed:
-            verdict = self._ruler.verify(
-                batch,
-                length,
-                loss=loss,
+                momentum=momentum,
+                past=self._momentum,
+                groups=self.param_groups,
                 closure=closure,
-                params=params,
-                reject=self.damping.reject,
+                seen=seen,
+                marks=marks,
             )
-            marks.append(("ratio", statistics.clock()))
-        if verdict.rejected:
-            self._backup.restore(kept)
-        else:
-            decay(self.param_groups)
-
-        model, rejected = length.model, verdict.rejected
+        marks.append(("update", statistics.clock()))
         stale = self._damping.adapt(
-            step,
-            -math.inf if rejected else verdict.ratio,
-            model.share,
-            refreshed=refreshed,
-            rejected=rejected,
+            seen.step,
+            -math.inf if seen.rejected else seen.ratio,
+            seen.share,
+            refreshed=seen.refreshed,
+            rejected=seen.rejected,
             since=core.schedule.since,
             depth=direction.depth,
             scale=core.preconditioner.scale,
@@ -398,27 +407,18 @@ class NGD(Resumable):
         if core.world.size > 1:  # processes must agree, and may differ in the last bit
             stale = core.world.sum([stale])[0] > 0
         core.schedule.advance(due=stale)
-        if momentum:
-            # Lengths of single layers are inside d; the share says what part of a step they make.
-            part = model.share / (direction.depth * model.alpha) if model.alpha else 0.0
-            # Below half the slope of the average, the minimum along it is above where one stands.
-            lost = rejected or direction.batch_slope < direction.slope / 2
-            momentum.advance(1.0 if lost else length.value * part)
         if self._average is not None:
             self._average.update(self._moving())
-        return StepStatistics(
-            step=step,
-            loss=loss,
-            predicted=length.predicted,
-            actual=verdict.actual,
-            ratio=verdict.ratio,
-            damping=damping,
-            length=length.value,
-            share=model.share,
-            gradient_norm=gradient_norm,
-            step_norm=0.0 if rejected else length.value * math.sqrt(direction.square),
-            refreshed=refreshed,
-            rejected=rejected,
-            notes=scales + length.notes + verdict.notes,
-            seconds={part: end - start for (_, start), (part, end) in pairwise(marks)},
-        )
+        seen.notes = scales + seen.notes
+        seen.seconds = {part: end - start for (_, start), (part, end) in pairwise(marks)}
+        return seen
+
+    def _undo(self, lengths: Lengths, seen: StepStatistics) -> StepStatistics:
+        """Take back the last step of learned length, and pass over the batch that showed why."""
+        lengths.undo()
+        if self._momentum is not None:
+            self._momentum.reset()
+        self._core.schedule.advance(due=True)
+        seen.refreshed, seen.rejected = False, True
+        seen.notes = ["the loss rose after the last step: it was undone, and this batch not used"]
+        return seen

@@ -2,23 +2,21 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor
-
-from natgrad._checks import integer
+from natgrad._checks import integer, number
 from natgrad._named import options
-from natgrad.errors import NonFiniteError
-from natgrad.likelihoods import Likelihood
+from natgrad.errors import InvalidInputError
 from natgrad.optim._arguments import keep
-from natgrad.optim._capture.batch import Batch, Piece, Reproduction
-from natgrad.optim._direction import Direction, Part
-from natgrad.optim._shares import solve
-from natgrad.optim.statistics import Verdict
+from natgrad.optim._capture.batch import Batch, Piece
+from natgrad.optim._direction import Direction
+from natgrad.optim._steps.shares import solve
 
-__all__ = ["AdaptationWarning", "EqualShare", "PerLayer", "Quadratic", "StepLength"]
+if TYPE_CHECKING:
+    from natgrad.optim._steps.ruler import Ruler
+
+__all__ = ["AdaptationWarning", "EqualShare", "Learned", "PerLayer", "Quadratic", "StepLength"]
 
 Closure = Callable[[], Any]
 
@@ -36,12 +34,6 @@ UNVERIFIED = (
 
 class AdaptationWarning(UserWarning):
     """The length of steps or the damping cannot adapt to this model and loss."""
-
-
-# Part of its length that a step of a single sample takes. All of it would fit the sample, and undo
-# what others have asked for: from some starts the loss then grows a hundredfold, with ½ to ⅕ of it
-# from none.
-_SINGLE = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -101,7 +93,7 @@ class EqualShare:
         EqualShare()
     """
 
-    _measures = False
+    _measures: ClassVar[bool] = False  # whether the model is run to find the length
 
     def _rows_of(self, n: int) -> int:
         return n
@@ -132,7 +124,7 @@ class Quadratic:
     """
 
     rows: int = 125
-    _measures = True
+    _measures: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse an empty sample."""
@@ -210,202 +202,47 @@ class PerLayer(Quadratic):
         return QuadraticModel(1.0, direction.batch_slope, bend, pieces, share, sizes)
 
 
-StepLength = EqualShare | Quadratic | PerLayer
+@options
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """One length per layer, learned from the slope that is left after each step.
 
+    Directions have a fixed norm, √min(m, n) · √max(1, m/n) for a layer's m × n matrix, so a step
+    changes outputs by about the same part whatever the layer's size. No layer steps farther than
+    its natural step d itself. The length η grows or shrinks by up to 10 % per step: with h the
+    slope along the last direction that the next gradient finds, over the one that the step began
+    with, log η += `rate` · h, |h| ≤ 1. It costs one inner product, and no pass through the model.
 
-@dataclass(frozen=True)
-class Length:
-    """The length of a step.
-
-    Attributes:
-        model: The quadratic model.
-        value: Factor on the direction, learning rate included.
-        predicted: Predicted decrease.
-        notes: What could not be done, and why.
-    """
-
-    model: QuadraticModel
-    value: float
-    predicted: float
-    notes: list[str] = field(default_factory=list)
-
-
-class Ruler:
-    """Measures along a direction by running the model again on the batch.
-
-    Args:
-        rule: Which length.
-        custom: Whether the loss is not the likelihood itself.
+    Where the loss of the next batch is far above that of the last ones (`reject` of the damping),
+    the step between them is undone, that batch is passed over, and all lengths are halved.
 
     Attributes:
-        reproduction: Whether a second pass gives the same outputs.
+        start: η at the first step.
+        rate: Largest change of log η per step.
+        floor: Smallest η.
+        ceiling: Largest η.
+
+    Example:
+        >>> Learned().start
+        0.03
     """
 
-    def __init__(self, rule: StepLength, *, custom: bool) -> None:
-        self.rule, self.custom = rule, custom
-        self.reproduction = Reproduction(rule._rows_of)
+    start: float = 0.03
+    rate: float = 0.1
+    floor: float = 1e-10
+    ceiling: float = 1.0
 
-    def length(
-        self,
-        batch: Batch,
-        direction: Direction,
-        rate: float,
-        *,
-        damping: float,
-        loss: float | None,
-        verified: bool,
-        usual: Callable[[float], float] | None,
-    ) -> Length:
-        """Return the length of a step; the direction's `disturbed` parameters may have moved.
-
-        `rate` is the factor on the length that the model asks for, `loss` the average loss if it is
-        known; a step is `verified` if the loss will be measured after it. `usual` shortens α to
-        what is usual. `PerLayer` rescales the parts of the direction.
-
-        Raises:
-            NonFiniteError: If the predicted decrease is not a number.
-        """
-        notes = []
-        measures = self.rule._measures and direction.slope > 0
-        # Whether outputs can be reproduced can only be found out before the step.
-        holds = (verified or measures) and self.reproduction.holds(batch)
-        if holds or not measures:
-            model = self.rule._model(self, batch, direction, damping)
-        else:
-            model = QuadraticModel.of_equal_shares(direction)
-            notes.append(UNMEASURED)
-        alpha = model.alpha if usual is None else usual(model.alpha)
-        if batch.n == 1 and model.pieces is not None:
-            alpha *= _SINGLE
-        value = rate * alpha
-        predicted = model.decrease(value)
-        if not math.isfinite(predicted):
-            raise NonFiniteError(
-                "the quadratic model overflows along the direction of the step: the step is "
-                "refused and the weights are untouched. Raise the damping or its floor."
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense."""
+        names = ("start", "rate", "floor", "ceiling")
+        found = {name: number(getattr(self, name), name, low=0, low_open=True) for name in names}
+        keep(self, **found)
+        if not self.floor <= self.start <= self.ceiling:
+            raise InvalidInputError(
+                "step_length needs floor ≤ start ≤ ceiling, but got "
+                f"{self.floor:g}, {self.start:g}, {self.ceiling:g}."
             )
-        measured = not verified and not self.custom and model.pieces is not None
-        if measured and loss is not None and not 0 <= predicted <= loss:
-            # More than the whole loss is predicted for a gradient far from what the factors have
-            # seen, and an increase where an average of gradients has little to do with this one.
-            shorter = model.shorten(value, loss if loss > 0 else math.inf)
-            if shorter < value:
-                kind = "an increase" if predicted < 0 else "a decrease of more than the whole loss"
-                notes.append(f"the model predicted {kind}: the step was shortened")
-                value, predicted = shorter, model.decrease(shorter)
-        return Length(model, value, predicted, notes)
-
-    def verify(
-        self,
-        batch: Batch,
-        length: Length,
-        *,
-        loss: float | None,
-        closure: Closure | None,
-        params: Sequence[Tensor],
-        reject: float,
-    ) -> Verdict:
-        """Return how the loss after the step compares with the prediction.
-
-        A `closure` computes a custom loss again, and the gradients of `params` stay as they are. A
-        step that raises the loss by more than a fraction `reject` is to be undone.
-        """
-        losses = self._losses(batch, length.model, loss, closure, params)
-        if losses is None:
-            return Verdict(notes=[UNVERIFIED])
-        before, after = losses
-        actual = before - after
-        # At the minimum of the model the decrease is its quadratic term. With momentum, or a rate
-        # above one, less or even an increase is predicted; what the model missed is then measured
-        # against that term.
-        unit = max(length.predicted, length.value**2 * length.model.bend / 2)
-        if unit <= self._rounding(batch, length.model, before):
-            note = "the predicted decrease is lost in rounding: the damping stays"
-            return Verdict(actual, notes=[note])
-        ratio = 1 + (actual - length.predicted) / unit
-        limit = math.inf if math.isinf(reject) else reject * abs(before)
-        return Verdict(actual, ratio, rejected=not after - before <= limit)
-
-    def _losses(
-        self,
-        batch: Batch,
-        model: QuadraticModel,
-        loss: float | None,
-        closure: Closure | None,
-        params: Sequence[Tensor],
-    ) -> tuple[float, float] | None:
-        """Return the loss before the step and now, on the samples that the model is about."""
-        if self.custom:
-            if closure is None or loss is None:
-                return None
-            return loss, batch.closure_loss(closure, params)
-        if not self.reproduction.holds(batch):
-            return None
-        if model.pieces is not None:
-            return batch.losses(model.pieces)
-        now = batch.losses(batch.first(None))
-        return None if now is None or loss is None else (loss, now[1])
-
-    def sizes(self, pieces: Sequence[Piece]) -> list[float]:
-        """Return Σ fᵀFf of each piece, the size of its outputs in the likelihood's metric."""
-        return [_square(piece.call.likelihood, piece.output) for piece in pieces]
-
-    def epsilon(self, direction: Direction | Part, pieces: Sequence[Piece], size: float) -> float:
-        """Return how far to go along d for difference quotients of the outputs.
-
-        ε moves the outputs by 10 √eps of their own size, or of their velocity if that is larger, in
-        the likelihood's metric, where the blocks expect a squared velocity of gᵀd: small enough to
-        be a derivative, large enough to rise above rounding. `size` is the outputs' average size.
-        """
-        small = 10 * math.sqrt(torch.finfo(pieces[0].output.dtype).eps)
-        slope = direction.slope
-        return min(small * math.sqrt(1 + size / slope), 1.0) if slope > 0 else small
-
-    def velocities(
-        self, direction: Direction | Part, pieces: Sequence[Piece], epsilon: float
-    ) -> list[Tensor]:
-        """Return J d for every piece, by the difference quotient of the outputs."""
-        with direction.nudged(epsilon):
-            return [(piece.output - piece.outputs_again()) / epsilon for piece in pieces]
-
-    def along(
-        self,
-        batch: Batch,
-        pieces: Sequence[Piece],
-        sizes: Sequence[float],
-        direction: Direction,
-        damping: float,
-        epsilon: float,
-    ) -> QuadraticModel:
-        """Return the model over pieces, whose outputs at θ the training pass has left."""
-        bends, slopes = [], []
-        found = self.velocities(direction, pieces, epsilon)
-        for piece, velocity in zip(pieces, found, strict=True):
-            likelihood = piece.call.likelihood
-            product = likelihood.fisher_product(piece.output, velocity)
-            bends.append(float((velocity * product).sum()))
-            if piece.call.y is not None:
-                labels, scale = piece.call.y[: piece.rows], likelihood.scale(piece.rows)
-                gradient = likelihood.gradient(piece.output, labels)
-                slopes.append(float((gradient * velocity).sum()) / scale)
-        bend = damping * direction.square + batch.average(bends, pieces)
-        slope = batch.average(slopes, pieces) if slopes else direction.batch_slope
-        alpha = direction.slope / bend if bend > 0 else math.inf
-        return QuadraticModel(alpha, slope, bend, pieces, alpha * direction.depth, sizes)
-
-    def _rounding(self, batch: Batch, model: QuadraticModel, loss: float) -> float:
-        """Return a change of the loss that rounding of losses and outputs can cause."""
-        call = max(batch.calls, key=lambda call: len(call.output))
-        pairs = zip(model.pieces or (), model.sizes, strict=False)
-        known = [size for piece, size in pairs if piece.call is call and piece.whole]
-        size = (known[0] if known else _square(call.likelihood, call.output)) / len(call.output)
-        if batch.world.size > 1:
-            (size,) = batch.sum([size / batch.world.size])
-        eps = 10 * torch.finfo(call.output.dtype).eps
-        return eps * abs(loss) + eps**2 * size
 
 
-def _square(likelihood: Likelihood, f: Tensor) -> float:
-    """Return Σ fᵀFf over the outputs of a call."""
-    # Rounding, where labels are nearly certain, may leave less than nothing.
-    return max(0.0, float((f * likelihood.fisher_product(f, f)).sum()))
+Measured = EqualShare | PerLayer | Quadratic
+StepLength = EqualShare | Learned | PerLayer | Quadratic

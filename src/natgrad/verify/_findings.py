@@ -1,15 +1,16 @@
 """Identities of docs/findings.md: results that the papers do not state, or state differently."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from natgrad.directions import euclidean, natural
-from natgrad.flows import end_to_end, integrate
-from natgrad.flows._methods.dual_layers import Layers
+from natgrad.directions import Wasserstein, euclidean, natural
+from natgrad.directions.metric import Mean
+from natgrad.flows import decaying_damping, end_to_end, integrate
+from natgrad.flows._methods.dual.layers import Layers
 from natgrad.flows.closed_forms import natural_logits
 from natgrad.likelihoods import Bernoulli, Gaussian
 from natgrad.limits import basis_pursuit, least_squares, max_margin, natural_flow
@@ -57,6 +58,66 @@ def linear_program_counter() -> float:
         others = max_margin(*batch), max_margin(*batch, 1), natural_flow(*batch, start)
         gaps[seed] = torch.tensor([1 - cosine(direction, other.solution) for other in others])
     return float(gaps.amax(0).min())
+
+
+@identity(
+    "natgrad/regularization-path",
+    "damping λ₀e^{−t}: natural flow is a ridge path (L = 1) and a Bregman path (L = 2, 3)",
+    source="not in the papers; compare Suggala, Prasad and Ravikumar 2018",
+    tolerance=1e-8,
+)
+def regularization_path() -> float:
+    # Balanced factors have JJᵀ = L β^{2−2/L} = 1/ψ″, and d(−eᵗ∇L)/dt = λ₀ d∇ψ(β)/dt.
+    mirrors: tuple[Callable[[Tensor], Tensor], ...] = (
+        lambda b: b,
+        lambda b: b.log() / 2,
+        lambda b: -(b ** (-1 / 3)),
+    )
+    worst = 0.0
+    for depth, mirror in enumerate(mirrors, 1):
+        for seed, (n, d) in ((1, (8, 12)), (2, (20, 5))):
+            x, y = separable(seed, n, d)
+            first = 0.25 + 0.2 * normal(seed + 90)(d).abs()
+            model: Any = Direct() if depth == 1 else Diagonal(depth)
+            w = first if depth == 1 else first.pow(1 / depth).repeat(depth, 1)
+            damping = decaying_damping(0.5)
+            path = integrate(
+                natural, Bernoulli(), model, w, (x, y),
+                until=3.0, rtol=1e-12, atol=1e-13, damping=damping,
+            )  # fmt: skip
+            beta = path.final if depth == 1 else path.final.prod(0)
+            pushed = [Bernoulli().gradient(x @ b, y) @ x for b in (first, beta)]
+            left = pushed[0] - math.exp(3.0) * pushed[1]
+            worst = max(worst, distance(left, 0.5 * (mirror(beta) - mirror(first))))
+    return worst
+
+
+@identity(
+    "natgrad/wasserstein",
+    "Wasserstein on outputs: Gaussian σ² times the Fisher; Bernoulli graph M = (p(1 − p))²/θ",
+    source="Li and Montúfar 2018; not in the papers",
+    tolerance=1e-11,
+)
+def wasserstein() -> float:
+    worst = 0.0
+    for seed in range(4):
+        x, beta = normal(seed + 95)(5, 9), normal(seed + 96)(9)
+        y = torch.sign(normal(seed + 97)(5))
+        noise = Gaussian(2.5 * torch.eye(1, dtype=torch.float64))
+        moved = natural(noise, Direct(), beta, (x, y), metric=Wasserstein())
+        worst = max(worst, distance(2.5 * moved, natural(noise, Direct(), beta, (x, y))))
+        p = torch.sigmoid(x @ beta)
+        means: dict[Mean, Tensor] = {
+            "arithmetic": torch.full_like(p, 0.5),
+            "geometric": (p * (1 - p)).sqrt(),
+            "harmonic": 2 * p * (1 - p),
+            "logarithmic": (2 * p - 1) / (p / (1 - p)).log(),
+        }
+        for mean, theta in means.items():
+            v = natural(Bernoulli(), Direct(), beta, (x, y), metric=Wasserstein(mean=mean))
+            velocity = y * torch.sigmoid(-y * (x @ beta)) * theta / (p * (1 - p)) ** 2
+            worst = max(worst, distance(x @ v, velocity))
+    return worst
 
 
 @counter(

@@ -2,6 +2,7 @@
 
 import math
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from natgrad.errors import NonFiniteError
 from natgrad.experiments.blh18._contest import Contestant, best_rate, first_order, natural, run
 from natgrad.experiments.blh18._linear.problems import linear_network, powered_factors
 from natgrad.experiments.blh18._linear.tuning import Grid, Updates, gradients, grid
-from natgrad.optim import NGD
+from natgrad.optim import NGD, Quadratic
 from tests.experiments.blh18.test_problems import problem
 
 
@@ -86,7 +87,9 @@ def entry(model, step, **changes):
 def test_a_contest_records_examples_errors_and_seconds() -> None:
     models = [linear_network(start()) for _ in range(2)]
     short = entry(models[0], first_order(models[0], "SGD", 0.05), passes=1, every=40)
-    long = entry(models[1], natural(models[1], NGD), batch=30, every=30)
+    long = entry(
+        models[1], natural(models[1], partial(NGD, step_length=Quadratic())), batch=30, every=30
+    )
     found = run([short, long], data(), data(), seed=0)
     assert found["examples"][0, :3].tolist() == [0, 40, 60]
     assert found["examples"][1].tolist() == [0, 30, 60, 90, 120]

@@ -10,7 +10,7 @@ from natgrad.directions import GaussianInputs, natural
 from natgrad.experiments.kmh21._separable import cells
 from natgrad.experiments.kmh21.fig4 import _variants as variants
 from natgrad.flows import descend, integrate
-from natgrad.flows._methods.dual_layers import Layers
+from natgrad.flows._methods.dual.layers import Layers
 from natgrad.likelihoods import Bernoulli
 from natgrad.limits import max_margin
 from natgrad.parametrizations import Diagonal, Direct

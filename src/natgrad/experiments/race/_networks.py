@@ -5,9 +5,22 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.nn import Conv2d, Embedding, Flatten, LayerNorm, Linear, Module, ReLU, Sequential, Tanh
+from torch.nn import (
+    GRU,
+    AdaptiveAvgPool2d,
+    BatchNorm2d,
+    Conv2d,
+    Embedding,
+    Flatten,
+    LayerNorm,
+    Linear,
+    Module,
+    ReLU,
+    Sequential,
+    Tanh,
+)
 from torch.nn import Unflatten as Reshape
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, relu
 
 
 def perceptron(*widths: int) -> Sequential:
@@ -112,3 +125,117 @@ class Transformer(Module):
         x = self.body(self.characters(tokens) + self.positions(place))
         logits: Tensor = self.head(x)
         return logits.flatten(0, 1)
+
+
+class Tied(Transformer):
+    """A `Transformer` whose head is its table of characters.
+
+    Example:
+        >>> model = Tied(vocabulary=7, context=4)
+        >>> model.head.weight is model.characters.weight
+        True
+    """
+
+    def __init__(
+        self, vocabulary: int, context: int, width: int = 96, heads: int = 4, depth: int = 2
+    ) -> None:
+        super().__init__(vocabulary, context, width, heads, depth)
+        self.head = Linear(width, vocabulary, bias=False)
+        self.head.weight = self.characters.weight
+
+
+class Recurrent(Module):
+    """A language model with a gated recurrent layer: predicts the next character.
+
+    Example:
+        >>> Recurrent(vocabulary=7)(torch.zeros(2, 4, dtype=torch.long)).shape
+        torch.Size([8, 7])
+    """
+
+    def __init__(self, vocabulary: int, width: int = 224) -> None:
+        super().__init__()
+        self.characters = Embedding(vocabulary, 64)
+        self.cells = GRU(64, width, batch_first=True)
+        self.head = Linear(width, vocabulary)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return logits, one row for each position of each text, `(n·t, vocabulary)`."""
+        hidden: Tensor = self.cells(self.characters(tokens))[0]
+        logits: Tensor = self.head(hidden)
+        return logits.flatten(0, 1)
+
+
+class Residual(Module):
+    """Two convolutions with batch normalization, added to their input."""
+
+    def __init__(self, fan_in: int, fan_out: int, stride: int) -> None:
+        super().__init__()
+        self.first = Conv2d(fan_in, fan_out, 3, stride=stride, padding=1, bias=False)
+        self.second = Conv2d(fan_out, fan_out, 3, padding=1, bias=False)
+        self.before, self.after = BatchNorm2d(fan_out), BatchNorm2d(fan_out)
+        self.skip = Sequential()
+        if stride > 1:
+            self.skip = Sequential(Conv2d(fan_in, fan_out, 1, stride=stride, bias=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `(n, fan_out, …)`."""
+        hidden = relu(self.before(self.first(x)))
+        out: Tensor = relu(self.after(self.second(hidden)) + self.skip(x))
+        return out
+
+
+class ResNet(Module):
+    """A residual network with batch normalization on pictures of 28×28 pixels, given as rows.
+
+    Example:
+        >>> ResNet()(torch.zeros(2, 784)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = Sequential(
+            Reshape(1, (1, 28, 28)),
+            Conv2d(1, 16, 3, stride=2, padding=1, bias=False),
+            BatchNorm2d(16),
+            ReLU(),
+            Residual(16, 16, 1),
+            Residual(16, 32, 2),
+            Residual(32, 128, 2),
+            AdaptiveAvgPool2d(1),
+            Flatten(),
+        )
+        self.head = Linear(128, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits, shape `(n, 10)`."""
+        logits: Tensor = self.head(self.body(x))
+        return logits
+
+
+class Sine(Module):
+    """sin(ω x)."""
+
+    def __init__(self, frequency: float) -> None:
+        super().__init__()
+        self.frequency = frequency
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sine of every entry."""
+        return torch.sin(self.frequency * x)
+
+
+def siren(fan_in: int, width: int, depth: int, frequency: float = 30.0) -> Sequential:
+    """Return a network with sines between its layers (Sitzmann et al. 2020).
+
+    Example:
+        >>> siren(2, 8, 2)(torch.zeros(3, 2)).shape
+        torch.Size([3, 1])
+    """
+    layers: list[Module] = []
+    for k in range(depth):
+        layer = Linear(fan_in if k == 0 else width, width)
+        bound = 1 / fan_in if k == 0 else math.sqrt(6 / width) / frequency
+        torch.nn.init.uniform_(layer.weight, -bound, bound)
+        layers += [layer, Sine(frequency)]
+    return Sequential(*layers, Linear(width, 1))

@@ -1,7 +1,7 @@
 """The problems of the race: data in three parts, a network, and a score to lower."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -162,6 +162,55 @@ def _digits() -> Problem:
     )
 
 
+def _text(network: Callable[[int], Module]) -> Problem:
+    base = _transformer()
+    vocabulary = len(text.documentation().characters)
+    return replace(base, network=lambda: network(vocabulary))
+
+
+def _residual() -> Problem:
+    return replace(_classifier(), network=networks.ResNet)
+
+
+def _picture() -> Problem:
+    """Brightness at points of a sheet of 8×8 pictures, a quarter of the points held out."""
+    clothes = fashion.load()
+    sheet = clothes.train_images[:64].reshape(8, 8, 28, 28).transpose(1, 2).reshape(224, 224)
+    places = torch.linspace(-1, 1, 224)
+    x = torch.cartesian_prod(places, places)
+    y = (2 * sheet - 1).reshape(-1, 1)
+    train, validation, test = _shuffled(len(x)).tensor_split([37632, 43904])
+    return Problem(
+        "squared",
+        lambda: networks.siren(2, 264, 4),
+        Part(x[train], y[train]),
+        Part(x[validation], y[validation]),
+        Part(x[test], y[test]),
+        (250, 500, 1000, 2000),
+    )
+
+
+def _noisy() -> Problem:
+    """Friedman's first function with noise, and a twentieth of the labels far off."""
+    source = torch.Generator().manual_seed(0)
+    x = torch.rand(1600, 10, generator=source)
+    y = 10 * torch.sin(torch.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2
+    y = (y + 10 * x[:, 3] + 5 * x[:, 4])[:, None]
+    y = (y - y.mean()) / y.std()
+    noise = 0.2 * torch.randn(y.shape, generator=source)
+    far = torch.rand(y.shape, generator=source) < 0.05
+    y[:800] += noise[:800] + 3 * far[:800] * torch.randn(800, 1, generator=source)
+    x = 2 * x - 1
+    return Problem(
+        "squared",
+        lambda: networks.perceptron(10, 128, 128, 1),
+        Part(x[:800], y[:800]),
+        Part(x[800:1200], y[800:1200]),
+        Part(x[1200:], y[1200:]),
+        (16, 32, 64, 200),
+    )
+
+
 def _shuffled(n: int) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(0))
 
@@ -172,6 +221,11 @@ _PROBLEMS: dict[str, Callable[[], Problem]] = {
     "transformer": _transformer,
     "table": _table,
     "digits": _digits,
+    "residual": _residual,
+    "tied": lambda: _text(lambda v: networks.Tied(v, _CONTEXT)),
+    "recurrent": lambda: _text(networks.Recurrent),
+    "picture": _picture,
+    "noisy": _noisy,
 }
 ABOUT = {
     "autoencoder": "MNIST autoencoder 784-400-200-100-50-100-200-400-784, tanh; MSE per pixel",
@@ -180,6 +234,11 @@ ABOUT = {
     "table": "perceptron 10-32-32-1 on scikit-learn's diabetes table; MSE of the standardized "
     "outcome",
     "digits": "autoencoder 64-32-10-32-64 on scikit-learn's digits; MSE per pixel",
+    "residual": "residual network with batch normalization on Fashion-MNIST; cross-entropy",
+    "tied": "transformer with tied embeddings on the text of Python's help(); nats per character",
+    "recurrent": "GRU on the text of Python's help(); nats per character",
+    "picture": "SIREN 2-264-264-264-264-1 on a sheet of 64 pictures; MSE per point",
+    "noisy": "perceptron 10-128-128-1 on Friedman's function with outliers; MSE without noise",
 }
 """What each problem is."""
 

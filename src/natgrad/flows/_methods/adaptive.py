@@ -10,14 +10,20 @@ from torch import Tensor
 from natgrad.flows._clock import LinearClock, LogClock
 from natgrad.flows._follow import Ended, Path, Settings, Solver
 from natgrad.flows._methods.coordinates import Coordinates
-from natgrad.flows._methods.paired import PairedStepper
-from natgrad.flows._methods.steppers import ChebyshevStepper, ScipyStepper, Stepper, accuracy
+from natgrad.flows._methods.steppers.paired import PairedStepper
+from natgrad.flows._methods.steppers.stepper import (
+    ChebyshevStepper,
+    ScipyStepper,
+    Stepper,
+    accuracy,
+)
 from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
 from natgrad.parametrizations.base import P, leaves
 from natgrad.stopping import Status
 
 _ABSOLUTE = 1e-3  # of rtol and of the parameters' size: what an entry near zero may err
+_LOOK = 8  # steps between two looks at whether the flow still moves
 _FEW, _SOME, _TIGHT = 40, 128, 1e-7  # parameters up to which LSODA's dense Jacobian is cheap
 
 
@@ -112,12 +118,12 @@ class AdaptivePath(Path[P], Generic[P]):
         self._rtol = 1e-6 if settings.rtol is None else settings.rtol
         self._atol = settings.atol
         self._stepper: Stepper | None = None
-        self._rests = False
+        self._rests, self._count = False, 0
         self.seen: Coordinates[P]
 
     def field(self, tau: float, y: Tensor) -> Tensor:
         """Return dy/dτ."""
-        return self._clock.rate(tau) * self.seen.velocity(y)
+        return self._clock.rate(tau) * self.seen.at(self._clock.t(tau)).velocity(y)
 
     def array_field(self, tau: float, y: np.ndarray) -> np.ndarray:
         """Return dy/dτ of an array, for coordinates that have one."""
@@ -146,7 +152,8 @@ class AdaptivePath(Path[P], Generic[P]):
 
     def step(self) -> Ended | None:
         """Take one step; return None, or why there is none."""
-        if self._rests or self.seen.stands(self._steps.y, self._end - self.t, self._rtol):
+        self._count += 1
+        if self._rests or (self._count % _LOOK == 0 and self._at_rest()):
             self.t, self._rests = self._end, True
             return None
         failure = self._steps.step()
@@ -162,6 +169,10 @@ class AdaptivePath(Path[P], Generic[P]):
         now = self._end if tau >= self._clock.tau(self._end) else self._clock.t(tau)
         self.t = min(now, self._end)
         return None
+
+    def _at_rest(self) -> bool:
+        """Return whether the flow would not move in the time left."""
+        return self.seen.stands(self._steps.y, self._end - self.t, self._rtol)
 
     def at(self, t: float) -> P:
         """Return the parameters at a time within the last step."""

@@ -1,6 +1,7 @@
 """What an integrator sees of a flow: one vector, its velocity, and the way back to parameters."""
 
 from collections.abc import Callable
+from copy import copy
 from typing import Generic
 
 import numpy as np
@@ -27,6 +28,14 @@ class Coordinates(Generic[P]):
     def __init__(self, problem: Problem[P], params: P) -> None:
         self._problem, self._like = problem, params
         self.start: Tensor = flatten(params)
+
+    def at(self, t: float) -> "Coordinates[P]":
+        """Return these coordinates at another time, which matters to scheduled damping alone."""
+        if self._problem.schedule is None:
+            return self
+        later = copy(self)
+        later._problem = self._problem.at(t)
+        return later
 
     def velocity(self, y: Tensor) -> Tensor:
         """Return dy/dt at a vector."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from natgrad.flows._methods.coordinates import Coordinates
-from natgrad.flows._methods.dual_layers import Layers
+from natgrad.flows._methods.dual.layers import Layers
 from natgrad.flows._problem import Problem
 from natgrad.parametrizations.base import P
 
@@ -26,6 +26,7 @@ class LayerCoordinates(Coordinates[P]):
     def __init__(self, problem: Problem[P], params: P) -> None:
         from scipy.special import expit  # here, to keep `import natgrad` light
 
+        super().__init__(problem, params)
         self._expit = expit
         x, y = problem.batch
         w = cast(Tensor, params)

@@ -8,16 +8,17 @@ from torch import Tensor
 
 from natgrad.flows._methods.adaptive import AdaptivePath, AdaptiveSolver
 from natgrad.flows._methods.coordinates import Coordinates
-from natgrad.flows._methods.dual_solver import is_diagonal_logistic
+from natgrad.flows._methods.dual.solver import is_diagonal_logistic
 from natgrad.flows._methods.layer_coordinates import LayerCoordinates
-from natgrad.flows._methods.paired import PairedStepper
-from natgrad.flows._methods.steppers import ScipyStepper, Stepper, accuracy
+from natgrad.flows._methods.steppers.paired import PairedStepper
+from natgrad.flows._methods.steppers.stepper import ScipyStepper, Stepper, accuracy
 from natgrad.flows._problem import Problem
 from natgrad.parametrizations.base import P, leaves
 
 _DENSE = 64  # unknowns up to which LSODA with its dense Jacobian is the fastest
 _SMALL = 100_000  # entries of X up to which leaving out rows and columns does not pay
-_TIGHT = 3e-4  # below this, the second order of `dual` costs more than what it saves
+_TIGHT = 3e-4  # below this, the second order of `dual` costs more than what it saves,
+_LARGE, _TIGHTER = 1_000_000, 3e-6  # and with so many entries, below this
 
 
 class ReducedSolver(AdaptiveSolver):
@@ -47,7 +48,8 @@ class ReducedSolver(AdaptiveSolver):
             return None
         if x.numel() <= _SMALL:
             return f"for {len(x)} samples of {x.shape[1]} features"
-        return f"for rtol = {rtol:g}" if rtol < _TIGHT else None
+        tight = _TIGHT if x.numel() <= _LARGE else _TIGHTER
+        return f"for rtol = {rtol:g}" if rtol < tight else None
 
     def coordinates(self, problem: Problem[P], params: P) -> Coordinates[P]:
         """Return one unknown per feature."""

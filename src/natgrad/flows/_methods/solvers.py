@@ -4,12 +4,14 @@ from natgrad._checks import choice
 from natgrad.errors import InvalidInputError
 from natgrad.flows._follow import Solver
 from natgrad.flows._methods.adaptive import AdaptiveSolver, ChebyshevSolver, PairedSolver
-from natgrad.flows._methods.completion_solver import CompletionSolver
-from natgrad.flows._methods.dual_solver import DualSolver
-from natgrad.flows._methods.kink_solver import KinkSolver
-from natgrad.flows._methods.newton import NewtonSolver
+from natgrad.flows._methods.completion.line_solver import LineSolver
+from natgrad.flows._methods.completion.observed_solver import ObservedSolver
+from natgrad.flows._methods.completion.solver import CompletionSolver
+from natgrad.flows._methods.dual.solver import DualSolver
+from natgrad.flows._methods.kinks.solver import KinkSolver
+from natgrad.flows._methods.logistic.solver import NewtonSolver
 from natgrad.flows._methods.reduced import ReducedSolver
-from natgrad.flows._methods.steppers import SCIPY
+from natgrad.flows._methods.steppers.stepper import SCIPY
 from natgrad.flows._problem import Problem
 from natgrad.parametrizations.base import P
 
@@ -18,6 +20,8 @@ _ALL: tuple[Solver, ...] = (
     ReducedSolver(),
     DualSolver(),
     CompletionSolver(),
+    LineSolver(),
+    ObservedSolver(),
     KinkSolver(),
     *map(AdaptiveSolver, SCIPY),
     PairedSolver(),

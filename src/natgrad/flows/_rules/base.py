@@ -33,7 +33,7 @@ class Stepped(Generic[P]):
 
 
 class StepRule(ABC):
-    """How `descend` steps: made by `constant`, `midpoint`, `armijo` or `normalized`.
+    """How `descend` steps: made by `constant`, `armijo`, `adam` and the others of this module.
 
     A rule of your own defines `size`, the length η of the first step, and `take`. The problem that
     `take` gets holds the samples of this step: all of them, or one mini-batch.
@@ -60,6 +60,10 @@ class StepRule(ABC):
                 "normalized() of natgrad.flows."
             )
         return super().__new__(cls)
+
+    def fresh(self) -> "StepRule":
+        """Return the rule without memory of earlier steps; `descend` begins with it."""
+        return self
 
     @abstractmethod
     def take(self, problem: Problem[P], params: P, loss: float, size: float) -> Stepped[P] | None:

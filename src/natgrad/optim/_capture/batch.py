@@ -52,6 +52,11 @@ class Call:
         return len(self.output)
 
     @property
+    def positions(self) -> int:
+        """Return how many rows of the outputs belong to one sample; 1 where that is not known."""
+        return 1 if self.replay is None else max(1, self.replay.each)
+
+    @property
     def rounded(self) -> bool:
         """Return whether the outputs were rounded to half precision, as under autocast."""
         half = torch.finfo(self.output.dtype).bits < 32
@@ -123,6 +128,8 @@ class Batch:
 
     Attributes:
         n: Number of samples, of all processes.
+        count: How many samples a memory counts: the positions of a text, which are alike, count by
+            the root of their number.
         total: Dividing `.grad` by it makes averages over samples.
         weights: Weight of one sample of each call in such an average.
     """
@@ -133,7 +140,8 @@ class Batch:
         self.calls, self.world = list(calls), World() if world is None else world
         each = [(call.weight or 0.0) * call.unit / unscaled for call in calls]
         here = sum(c * call.n for c, call in zip(each, calls, strict=True))
-        n, total = self.sum([sum(call.n for call in calls), here])
+        alike = sum(call.n / call.positions**0.5 for call in calls)
+        n, total, self.count = self.sum([sum(call.n for call in calls), here, alike])
         self.n, self.total = int(n), total / self.world.size
         self.weights = [c / total if total else 0.0 for c in each]
 

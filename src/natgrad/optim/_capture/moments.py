@@ -13,9 +13,12 @@ from natgrad._named import options
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim._arguments import keep, literal
-from natgrad.optim._curvature.factor import Gram
+from natgrad.optim._curvature.factor import Gram, diagonal_blocks
 from natgrad.optim._layers.coverage import Coverage
 from natgrad.optim._layers.linear import Layer, LinearLayer, Sharing, wide
+
+# Outputs beyond which their Fisher, a full matrix, is sampled instead: a vocabulary's takes 10 GB.
+_LARGEST_KNOWN = 4096
 
 Source = Literal["sampled", "exact", "empirical", "propagated"]
 """`sampled`: labels drawn from the model, [BLH18] §5. `exact`: every column of the Fisher's root.
@@ -40,6 +43,10 @@ class Factors:
         sharing: Where a weight is used at many positions of a sample (sequences, convolutions):
             `"expand"` counts every position as a row, `"reduce"` averages inputs and sums errors
             over positions first, which is cheaper and exact where only their average matters.
+        block: Largest side of a block: a factor of more than 1.5 times this side is cut into equal
+            blocks on its diagonal, what lies between them counts as zero. None keeps it whole.
+        rows: How many rows of a batch are enough for a factor: beyond them, and beyond four times
+            the sides of the layer, only every so many samples are summed. None sums all.
         exact_output: Take the last layer's error factor from the likelihood, where the layer's
             outputs are the model's, instead of sampling it.
 
@@ -54,6 +61,8 @@ class Factors:
     exact_output: bool = True
     sharing: Sharing = "expand"
     keep: bool = True
+    block: int | None = 224
+    rows: int | None = 1024
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""
@@ -67,7 +76,15 @@ class Factors:
                 "keep=False forgets the factors at each step, so memory must be 0, but is "
                 f"{memory!r}."
             )
-        keep(self, samples=integer(self.samples, "samples", low=1), memory=memory)
+        block = None if self.block is None else integer(self.block, "block", low=1)
+        rows = None if self.rows is None else integer(self.rows, "rows", low=1)
+        keep(
+            self,
+            block=block,
+            rows=rows,
+            samples=integer(self.samples, "samples", low=1),
+            memory=memory,
+        )
 
 
 @dataclass
@@ -113,6 +130,7 @@ class Gather:
         generator: Source of randomness.
         settled: Layers whose constant error factor is known already.
         squares: Sum squares for a diagonal Fisher instead of second moments.
+        traces: Whether parameters without factors need the trace of their Fisher block.
     """
 
     def __init__(
@@ -123,8 +141,9 @@ class Gather:
         *,
         settled: Set[str] = frozenset(),
         squares: bool = False,
+        traces: bool = True,
     ) -> None:
-        self.coverage, self.factors = coverage, factors
+        self.coverage, self.factors, self.traces = coverage, factors, traces
         self.generator, self.settled, self.squares = generator, settled, squares
 
     def __call__(
@@ -162,7 +181,7 @@ class Gather:
         if known is not None:
             self._known_errors(likelihood, wide(output.detach()), known, moments[known])
             pending = [(name, visit) for name, visit in pending if name != known]
-        others = self.coverage.others
+        others = self.coverage.others if self.traces else {}
         edges = [visit.edge for _, visit in pending]
         targets: list[Any] = [*edges, *others.values()]
         if not targets or self.factors.source == "propagated":
@@ -188,9 +207,11 @@ class Gather:
             if self.squares:
                 moments.rows += len(layer.input_rows(visit.x))
                 continue
-            fresh, count = layer.sum_inputs(visit.x, n)
+            part, times = _thinned(visit.x, layer.stride(visit.x, self.factors.rows))
+            fresh, count = layer.sum_inputs(part, n)
+            fresh = fresh if times == 1 else fresh.times(times)
             moments.inputs = fresh if moments.inputs is None else moments.inputs.plus(fresh)
-            moments.rows += count
+            moments.rows += round(count * times)
         return moments
 
     def _check_rows(self, moments: Mapping[str, Moments], n: int) -> None:
@@ -220,7 +241,12 @@ class Gather:
             fresh = layer.sum_squares(e, visit.x, n)
             moments.squares = fresh if moments.squares is None else moments.squares + fresh
             return
-        errors = layer.sum_errors(e, visit.x, n)
+        stride = layer.stride(visit.x, self.factors.rows)
+        if stride > 1 and len(e) != len(visit.x):
+            stride = 1
+        part, times = _thinned(e, stride)
+        errors = layer.sum_errors(part, visit.x, n)
+        errors = errors if times == 1 else errors.times(times)
         moments.errors = errors if moments.errors is None else moments.errors.plus(errors)
 
     def _output_layer(self, output: Tensor, visits: Mapping[str, Sequence[Visit]]) -> str | None:
@@ -231,7 +257,7 @@ class Gather:
         last = _behind_views(get_gradient_edge(output))
         for name, seen in visits.items():
             layer = self.coverage.layers[name]
-            fits = output.ndim == 2 and output.shape[1] == layer.shape[0]
+            fits = output.ndim == 2 and output.shape[1] == layer.shape[0] <= _LARGEST_KNOWN
             if fits and len(seen) == 1 and _behind_views(seen[0].edge) == last:
                 return name if isinstance(layer, LinearLayer) else None
         return None
@@ -242,7 +268,17 @@ class Gather:
     ) -> None:
         moments.constant_errors = likelihood.constant_fisher
         if not (moments.constant_errors and name in self.settled):
-            moments.errors = Gram(total=len(output) * wide(likelihood.mean_fisher(output)))
+            fisher = len(output) * wide(likelihood.mean_fisher(output))
+            shape = self.coverage.layers[name].factor_shapes[1]
+            moments.errors = Gram(total=diagonal_blocks(fisher, shape))
+
+
+def _thinned(t: Tensor, stride: int) -> tuple[Tensor, float]:
+    """Return every so many entries along the first axis, and how many each of them stands for."""
+    if stride == 1:
+        return t, 1.0
+    part = t[::stride]
+    return part, len(t) / len(part)
 
 
 def _behind_views(edge: GradientEdge) -> GradientEdge:

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim._capture.batch import Batch, Call
 from natgrad.optim._curvature.factor import Factor, average, ridges
 from natgrad.optim._curvature.inverse import Dense, Keeper, Solver
-from natgrad.optim._curvature.plain import DiagonalBlock, PlainBlock
+from natgrad.optim._curvature.plain import AdamBlock, DiagonalBlock, PlainBlock
 from natgrad.optim._curvature.propagated import Chain
 from natgrad.optim._direction import Direction, OuterPart, Part
 from natgrad.optim._distributed import World
@@ -21,6 +22,14 @@ from natgrad.optim._layers.coverage import Coverage
 from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
 from natgrad.optim.damping import Split
+
+FADED = 1e-4
+"""Part of its largest mean eigenvalue below which a block no longer lowers a relative damping: a
+Fisher that fades, because all labels are fitted, leaves directions that fade with the gradient."""
+
+
+OTHERS = "(others)"
+"""Name of the part that holds all parameters without a block."""
 
 
 class KroneckerBlock:
@@ -36,6 +45,8 @@ class KroneckerBlock:
 
     Attributes:
         mean: Mean eigenvalue of Λ times that of Λ̃, at the last refresh.
+        peak: The largest mean so far.
+        unit: What the damping was multiplied by then.
     """
 
     def __init__(
@@ -49,9 +60,11 @@ class KroneckerBlock:
         keep: bool = True,
     ) -> None:
         self.layer, self.split, self.keep = layer, split, keep
-        self.inputs, self.errors = Factor(memory), Factor(memory)
-        self.right, self.left = Keeper(solver, power=power), Keeper(solver, power=power)
-        self.mean = 0.0
+        inputs, errors = layer.sides
+        self.inputs, self.errors = Factor(memory, inputs), Factor(memory, errors)
+        self.right = Keeper(solver, power=power, cut=inputs is not None)
+        self.left = Keeper(solver, power=power, cut=errors is not None)
+        self.mean, self.peak, self.unit = 0.0, 0.0, 1.0
 
     def wants(self, call: Call) -> bool:
         """Return whether a call has moments of this layer."""
@@ -88,21 +101,29 @@ class KroneckerBlock:
         if world.size > 1:
             (rows,) = world.sum([rows])
         per_row = [w / rows for w in weights]
-        self.inputs.update(average(inputs, per_row, world), n=batch.n)
+        self.inputs.update(average(inputs, per_row, world), n=batch.count)
         if not seen[0].constant_errors or len(seen) < len(batch.calls):
-            self.errors.update(average(errors, weights, world), n=batch.n)
+            self.errors.update(average(errors, weights, world), n=batch.count)
         elif not self.errors.constant and errors[0] is not None:
             self.errors.fix(errors[0].summed() / batch.calls[0].n)
 
-    def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
+    def refresh(self, damping: float, *, relative: bool = False, here: bool = True) -> list[Keeper]:
         """Invert both factors under this damping, or make room for the inverses.
+
+        Args:
+            damping: λ, in units of the block's mean eigenvalue if it is `relative`.
+            relative: Whether it is.
+            here: Whether to invert.
 
         Returns:
             Whose dense inverses another process may have to be given.
         """
         inputs, errors = self.inputs.mean_eigenvalue(), self.errors.mean_eigenvalue()
-        right, left = ridges(self.split, damping, inputs, errors)
         self.mean = inputs * errors
+        self.peak = max(self.peak, self.mean)
+        self.unit = max(self.mean, FADED * self.peak) if relative else 1.0
+        damping = damping * self.unit
+        right, left = ridges(self.split, damping, inputs, errors)
         if self.layer.one_sided:
             right, left = 0.0, damping
         dense = []
@@ -166,7 +187,9 @@ class KroneckerBlock:
         u = left.left(e[:, None])[:, 0]
         v = right.right(row[None])[0]
         slope = float(e @ u) * float(row @ v)
-        return OuterPart(self.layer.module, self.layer.parameters, u, v, slope)
+        layer = self.layer
+        kind = {"name": layer.name, "norm": layer.norm, "unit": self.unit}
+        return OuterPart(layer.module, layer.parameters, u, v, slope, **kind)
 
     def set(self, inputs: Tensor, errors: Tensor) -> None:
         """Replace both factors."""
@@ -181,12 +204,15 @@ class KroneckerBlock:
             "right": self.right.state_dict(),
             "left": self.left.state_dict(),
             "mean": self.mean,
+            "peak": self.peak,
+            "unit": self.unit,
         }
 
     def check_state(self, state: Any, where: str) -> None:
         """Raise unless a state can be loaded."""
         entries(state, where, self.state_dict())
-        real(state["mean"], f"{where}.mean", low=0)
+        for name in ("mean", "peak", "unit"):
+            real(state[name], f"{where}.{name}", low=0)
         pairs = (("inputs", self.inputs, self.right), ("errors", self.errors, self.left))
         for (name, factor, keeper), shape in zip(pairs, self.layer.factor_shapes, strict=True):
             factor.check_state(state[name], f"{where}.{name}", shape, kept=self.keep)
@@ -200,7 +226,7 @@ class KroneckerBlock:
         self.errors.load_state_dict(state["errors"], like)
         self.right.load_state_dict(state["right"], like)
         self.left.load_state_dict(state["left"], like)
-        self.mean = state["mean"]
+        self.mean, self.peak, self.unit = state["mean"], state["peak"], state["unit"]
 
 
 Block = KroneckerBlock | DiagonalBlock
@@ -214,10 +240,13 @@ class BlockDiagonal:
             outside of its forward is moved to the others.
         blocks: By module name.
         memory: How many past samples are remembered.
+        relative: Whether the damping is in units of each block's mean eigenvalue.
+        adam: Whether parameters without a block take Adam's steps instead of plain ones.
         chain: Computes the factors of a linear network, [BLH18] (14)–(15).
 
     Attributes:
         settled: Layers whose error factor will never change.
+        names: Names of the parts that a direction may have.
         scale: Geometric mean over layers of a block's mean eigenvalue, at the last refresh.
     """
 
@@ -227,14 +256,26 @@ class BlockDiagonal:
         blocks: Mapping[str, Block],
         *,
         memory: float,
+        relative: bool = False,
+        adam: bool = False,
         chain: Chain | None = None,
     ) -> None:
         self.coverage, self.blocks, self.memory = coverage, dict(blocks), memory
-        self.plain = {name: PlainBlock(p, memory) for name, p in coverage.others.items()}
+        self.relative, self.adam = relative, adam
+        self.plain = {name: self._without(p) for name, p in coverage.others.items()}
         self.chain, self._sigma = chain, Factor(memory)
         self._gradients: dict[str, Tensor] = {}
         self.settled: set[str] = set()
+        self.names = [*self.blocks, OTHERS]
         self.scale = 0.0
+
+    def _without(self, param: Parameter) -> PlainBlock | AdamBlock:
+        return AdamBlock(param) if self.adam else PlainBlock(param, self.memory)
+
+    def observe(self, total: float) -> None:
+        """Take note of every step's gradients, which are `total` times the average loss's."""
+        for plain in self.plain.values():
+            plain.observe(total)
 
     def update(self, batch: Batch, likelihood: Likelihood) -> dict[str, str]:
         """Blend in the statistics of a batch; return parameters that lost their factors, and why.
@@ -254,22 +295,25 @@ class BlockDiagonal:
                 elif block.layer.weight.grad is not None and not block.ready:
                     hidden |= self._drop(name)
         for name, plain in self.plain.items():
-            if any(name in call.traces for call in batch.calls):
+            if isinstance(plain, PlainBlock) and any(name in call.traces for call in batch.calls):
                 pairs = zip(batch.calls, batch.weights, strict=True)
                 trace = sum(w * call.traces.get(name, 0.0) for call, w in pairs)
                 if batch.world.size > 1:
                     (trace,) = batch.world.sum([trace])
-                plain.update(trace, batch.n)
+                plain.update(trace, batch.count)
         return hidden
 
     def refresh(self, damping: float, world: World) -> None:
         """Bring the inverses up to date; the processes divide the blocks among them."""
         for plain in self.plain.values():
-            plain.refresh(damping)
+            if isinstance(plain, PlainBlock):
+                plain.refresh(damping)
         sent: list[tuple[int, Keeper]] = []
         for i, block in enumerate(b for b in self.blocks.values() if b.known):
             owner = i % world.size
-            sent += [(owner, k) for k in block.refresh(damping, here=owner == world.rank)]
+            here = owner == world.rank
+            keepers = block.refresh(damping, relative=self.relative, here=here)
+            sent += [(owner, keeper) for keeper in keepers]
         if world.size > 1:
             for owner, keeper in sent:
                 assert isinstance(keeper.inverse, Dense)
@@ -290,7 +334,7 @@ class BlockDiagonal:
         """
         single = batch.calls[0].single if batch.n == 1 and norms is not None else {}
         parts: list[Part] = []
-        pending: list[tuple[list[Tensor], list[Tensor], Tensor]] = []
+        pending: list[tuple[list[Tensor], list[Tensor], Tensor, dict[str, Any]]] = []
         for name, block in self.blocks.items():
             if not block.ready or block.layer.weight.grad is None:
                 continue
@@ -299,12 +343,13 @@ class BlockDiagonal:
                 if outer is not None:
                     parts.append(outer)
                     continue
-            pending.append(self._dense(name, block, batch.total))
+            kind: dict[str, Any] = {"name": name, "norm": block.layer.norm, "unit": block.unit}
+            pending.append((*self._dense(name, block, batch.total), kind))
         if plain := self._plain_part(batch):
-            pending.append(plain)
-        values = torch.stack([slope for _, _, slope in pending]).tolist() if pending else []
-        for (params, tensors, _), slope in zip(pending, values, strict=True):
-            parts.append(Part(params, tensors, slope))
+            pending.append((*plain, {"name": OTHERS}))
+        values = torch.stack([found[2] for found in pending]).tolist() if pending else []
+        for (params, tensors, _, kind), slope in zip(pending, values, strict=True):
+            parts.append(Part(params, tensors, slope, **kind))
         return Direction(parts)
 
     def _dense(
@@ -335,7 +380,7 @@ class BlockDiagonal:
         reason = "its weight is used outside of its forward"
         del self.blocks[name]
         dropped = self.coverage.drop(name, reason)
-        self.plain |= {key: PlainBlock(p, self.memory) for key, p in dropped.items()}
+        self.plain |= {key: self._without(p) for key, p in dropped.items()}
         return dict.fromkeys(dropped, reason)
 
     def _propagate(self, chain: Chain, batch: Batch, likelihood: Likelihood) -> None:
@@ -371,8 +416,10 @@ class BlockDiagonal:
         entries(plain, f"{where}.plain", others)
         for name in kept:
             self.blocks[name].check_state(layers[name], f"{where}.layers.{name}")
-        for name in others:
-            PlainBlock.check_state(plain[name], f"{where}.plain.{name}")
+        params = {name: block.param for name, block in self.plain.items()}
+        params |= {name: p for layer in lost for name, p in layer.items()}
+        for name, p in params.items():
+            self._without(p).check_state(plain[name], f"{where}.plain.{name}")
         first = next(iter(self.blocks.values()), None)
         shape = (0, 0) if first is None else first.layer.factor_shapes[0]
         self._sigma.check_state(state["sigma"], f"{where}.sigma", shape)

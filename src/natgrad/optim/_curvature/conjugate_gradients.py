@@ -34,8 +34,12 @@ class ConjugateGradients:
         self.model, self.likelihood = model, likelihood
         self.iterations, self.tolerance = iterations, tolerance
         self.settled: set[str] = set()
+        self.names: list[str] = []
         self.scale = 0.0  # no blocks to take it from
         self._damping = 0.0
+
+    def observe(self, total: float) -> None:
+        """Do nothing: there is no average of gradients."""
 
     def update(self, batch: Batch, likelihood: Likelihood) -> dict[str, str]:
         """Do nothing: the Fisher is taken afresh."""

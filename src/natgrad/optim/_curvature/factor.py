@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from natgrad._checks import ALL_FLOATS, flag, integer, tensor
 from natgrad.errors import InvalidInputError
@@ -20,6 +21,37 @@ factorization costs (the table of `inverses`)."""
 
 # Rows of a block: small enough to skip most of the upper triangle, large enough for fast products.
 _BLOCK = 128
+
+
+def factor_shape(side: int, largest: int | None) -> tuple[int, ...]:
+    """Return the shape of a factor: one matrix, or a stack of equal blocks on its diagonal.
+
+    A side of more than 1.5 `largest` is cut into equal blocks of at most `largest`; the last one
+    ends in zeros where the side is no multiple.
+
+    Example:
+        >>> factor_shape(300, 224), factor_shape(785, 224), factor_shape(785, None)
+        ((300, 300), (4, 197, 197), (785, 785))
+    """
+    if largest is None or 2 * side <= 3 * largest:
+        return side, side
+    count = -(-side // largest)
+    return count, -(-side // count), -(-side // count)
+
+
+def diagonal_blocks(matrix: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return the blocks on the diagonal of a matrix, in a shape that `factor_shape` gave.
+
+    Example:
+        >>> diagonal_blocks(torch.tensor([[1.0, 2.0], [2.0, 3.0]]), (2, 1, 1)).flatten()
+        tensor([1., 3.])
+    """
+    if len(shape) == 2:
+        return matrix
+    count, k, _ = shape
+    room = count * k - len(matrix)
+    padded = pad(matrix, (0, room, 0, room))
+    return torch.stack([padded[i : i + k, i : i + k] for i in range(0, count * k, k)])
 
 
 def add_gram(total: Tensor, rows: Tensor, *, weight: float = 1.0, ones: bool = False) -> None:
@@ -73,9 +105,16 @@ class Gram:
         self.rows, self._total = rows, total
 
     @classmethod
-    def of(cls, rows: Tensor, *, ones: bool = False) -> Self:
-        """Return that of rows, with a one appended to each if asked."""
+    def of(cls, rows: Tensor, *, ones: bool = False, largest: int | None = None) -> Self:
+        """Return that of rows, with a one appended to each if asked, cut as `factor_shape` says."""
         side = rows.shape[1] + ones
+        count, k, *cut = factor_shape(side, largest)
+        if cut:
+            padded = rows.new_zeros(len(rows), count * k)
+            padded[:, : rows.shape[1]] = rows
+            padded[:, rows.shape[1] : side] = 1.0
+            each = padded.view(-1, count, k).transpose(0, 1)
+            return cls(total=each.mT @ each)
         if len(rows) <= FEW_ROWS * side:
             return cls(rows=with_ones(rows) if ones else rows.clone())
         total = rows.new_zeros(side, side)
@@ -125,6 +164,7 @@ class Factor:
 
     Args:
         memory: How many past samples are remembered.
+        side: n, if the average is a stack of blocks on the diagonal of an n × n matrix.
 
     Attributes:
         known: Whether there is an average.
@@ -136,8 +176,8 @@ class Factor:
         change: (R, w) if the last change was Λ ← (1 − w) Λ + RᵀR with few rows R.
     """
 
-    def __init__(self, memory: float) -> None:
-        self.memory = memory
+    def __init__(self, memory: float, side: int | None = None) -> None:
+        self.memory, self.side = memory, side
         self.known = False
         self.rows: Tensor | None = None
         self.summed: Tensor | None = None
@@ -186,7 +226,7 @@ class Factor:
     def fix(self, matrix: Tensor) -> None:
         """Set the factor forever."""
         self.set(matrix)
-        self.constant, self.multiple = True, _multiple(matrix)
+        self.constant, self.multiple = True, _multiple(matrix, self.side)
 
     def forget(self) -> None:
         """Free the matrix, unless it is constant."""
@@ -201,7 +241,7 @@ class Factor:
         matrix = self.summed
         assert matrix is not None
         diagonal = matrix if matrix.ndim == 1 else matrix.diagonal(dim1=-2, dim2=-1)
-        return float(diagonal.mean())
+        return float(diagonal.mean() if self.side is None else diagonal.sum() / self.side)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the last change."""
@@ -240,7 +280,9 @@ class Factor:
             raise InvalidInputError(f"{where}.matrix {found} after {version} changes.")
         if multiple is not None:
             real(multiple, f"{where}.multiple", low=0)
-        if (constant and matrix is None) or multiple != (_multiple(matrix) if constant else None):
+        if (constant and matrix is None) or multiple != (
+            _multiple(matrix, self.side) if constant else None
+        ):
             raise InvalidInputError(f"{where}.multiple must be that of a constant matrix.")
 
     def load_state_dict(self, state: Mapping[str, Any], like: Tensor) -> None:
@@ -280,8 +322,10 @@ def ridges(split: Split, damping: float, inputs: float, errors: float) -> tuple[
     return root * pi, root / pi
 
 
-def _multiple(matrix: Tensor) -> float | None:
-    """Return c if a matrix is c times the identity."""
-    diagonal = matrix.diagonal()
-    same = matrix.ndim == 2 and bool((diagonal == diagonal[0]).all())
-    return float(diagonal[0]) if same and int(matrix.count_nonzero()) == len(matrix) else None
+def _multiple(matrix: Tensor, side: int | None) -> float | None:
+    """Return c if a matrix, or the matrix of this side whose blocks these are, is c times I."""
+    if matrix.ndim != (2 if side is None else 3):
+        return None
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1).reshape(-1)[:side]
+    same = bool((diagonal == diagonal[0]).all())
+    return float(diagonal[0]) if same and int(matrix.count_nonzero()) == len(diagonal) else None

@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from natgrad._checks import ALL_FLOATS, choice, integer, tensor
 from natgrad.errors import InvalidInputError, ShapeError
@@ -92,6 +93,28 @@ class Dense:
         return g @ self.matrix
 
 
+class Blocks(Dense):
+    """A block-diagonal symmetric matrix: a stack `(p, k, k)`, perhaps longer than the gradients.
+
+    Example:
+        >>> blocks = Blocks(torch.tensor([[[2.0]], [[3.0]]]))
+        >>> blocks.left(torch.ones(2, 1)).flatten(), blocks.right(torch.ones(1, 2))
+        (tensor([2., 3.]), tensor([[2., 3.]]))
+    """
+
+    def left(self, g: Tensor) -> Tensor:
+        """Return M g."""
+        count, k, _ = self.matrix.shape
+        rows = pad(g, (0, 0, 0, count * k - len(g))).reshape(count, k, -1)
+        return (self.matrix @ rows).reshape(count * k, -1)[: len(g)]
+
+    def right(self, g: Tensor) -> Tensor:
+        """Return g M."""
+        (count, k, _), n = self.matrix.shape, g.shape[1]
+        columns = pad(g, (0, count * k - n)).reshape(-1, count, k).transpose(0, 1)
+        return (columns @ self.matrix).transpose(0, 1).reshape(-1, count * k)[:, :n]
+
+
 class Corrected:
     """(M + γI)⁻¹ by products with (M + γ₀I)⁻¹: see `corrected`.
 
@@ -146,6 +169,7 @@ _SLACK_OF_ONE, _SLACK = 2.9, 1.02
 _KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "multiple": (Multiple, ("value",)),
     "dense": (Dense, ("matrix",)),
+    "blocks": (Blocks, ("matrix",)),
     "diagonal": (Diagonal, ("values",)),
     "row": (Row, ("x", "ridge")),
     "low_rank": (LowRank, ("vectors", "values", "rest")),
@@ -169,6 +193,7 @@ class Keeper:
         solver: Which method; `auto` chooses by cost.
         power: −1, or −½ for whitening.
         rank: Rank of `low_rank`; None for a sixteenth of the side.
+        cut: Whether factors are stacks of blocks on the diagonal of one matrix.
 
     Attributes:
         inverse: The inverse as it is kept.
@@ -178,9 +203,14 @@ class Keeper:
     """
 
     def __init__(
-        self, solver: Solver = "auto", *, power: float = -1.0, rank: int | None = None
+        self,
+        solver: Solver = "auto",
+        *,
+        power: float = -1.0,
+        rank: int | None = None,
+        cut: bool = False,
     ) -> None:
-        self.solver, self.power, self.rank = solver, power, rank
+        self.solver, self.power, self.rank, self.cut = solver, power, rank, cut
         self.inverse: Inverse | None = None
         self.product: Inverse | None = None
         self.ridge = self.wanted = 0.0
@@ -228,8 +258,9 @@ class Keeper:
             return Row(factor.rows.mT, ridge)
         matrix = factor.summed
         assert matrix is not None
+        dense = Blocks if self.cut else Dense
         if room:
-            return Dense(torch.empty_like(matrix))
+            return dense(torch.empty_like(matrix))
         if self.used == "multiple":
             assert factor.multiple is not None
             return Multiple((factor.multiple + ridge) ** self.power)
@@ -239,13 +270,13 @@ class Keeper:
             if self._eigen is None:
                 self._eigen = torch.linalg.eigh(matrix)
             values, vectors = self._eigen
-            return Dense(from_eigen(values, vectors, ridge, self.power))
+            return dense(from_eigen(values, vectors, ridge, self.power))
         if self.used == "eigen":
-            return Dense(by_eigen(matrix, ridge, self.power))
+            return dense(by_eigen(matrix, ridge, self.power))
         if self.used == "low_rank":
             rank = max(1, len(matrix) // 16) if self.rank is None else self.rank
             return by_low_rank(matrix, ridge, rank)
-        return Dense(by_cholesky(matrix, ridge))
+        return dense(by_cholesky(matrix, ridge))
 
     def _choose(self, factor: Factor, ridge: float) -> str:
         if factor.multiple is not None:
@@ -316,7 +347,8 @@ class Keeper:
         suits = {
             "": version == -1,
             "multiple": factor["multiple"] is not None,
-            "dense": len(shape) > 1,
+            "dense": len(shape) > 1 and not self.cut,
+            "blocks": self.cut,
             "diagonal": len(shape) == 1,
             "row": len(shape) == 2,
             "low_rank": len(shape) == 2 and self.solver == "low_rank",

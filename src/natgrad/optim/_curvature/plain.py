@@ -7,12 +7,16 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from natgrad._checks import ALL_FLOATS, tensor
 from natgrad.optim._capture.batch import Batch, Call
 from natgrad.optim._curvature.factor import Factor, Gram, average
 from natgrad.optim._curvature.inverse import Keeper
 from natgrad.optim._direction import OuterPart
-from natgrad.optim._layers.linear import Layer
+from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
+
+# Part of the average of squares that each step leaves, as Adam's β₂; and Adam's ε.
+_SQUARES, _TINY = 0.95, 1e-8
 
 
 class PlainBlock:
@@ -41,8 +45,8 @@ class PlainBlock:
         """Return whether there is a gradient to follow and a trace to divide it by."""
         return self.known and self.param.grad is not None
 
-    def update(self, trace: float, n: int) -> None:
-        """Blend in the trace estimated from n data."""
+    def update(self, trace: float, n: float) -> None:
+        """Blend in the trace estimated from n samples."""
         old = trace if self.trace is None else self.trace
         self.trace = old + (trace - old) * n / (n + self._past)
         self._past = min(self._past + n, self.memory)
@@ -61,8 +65,10 @@ class PlainBlock:
         """Return three numbers."""
         return {"trace": self.trace, "past": self._past, "damping": self._damping}
 
-    @staticmethod
-    def check_state(state: Any, where: str) -> None:
+    def observe(self, total: float) -> None:
+        """Do nothing: traces come with the factors."""
+
+    def check_state(self, state: Any, where: str) -> None:
         """Raise unless a state can be loaded."""
         entries(state, where, ("trace", "past", "damping"))
         real(state["damping"], f"{where}.damping", low=0)
@@ -74,6 +80,60 @@ class PlainBlock:
         """Take a checked state."""
         self.trace, self._past = state["trace"], state["past"]
         self._damping = state["damping"]
+
+
+class AdamBlock:
+    """Adam's step for one parameter: its gradient over the root of an average of squares.
+
+    Takes the place of `PlainBlock` where lengths are learned: entries move alike, whatever their
+    scale, and need no Fisher.
+
+    Args:
+        param: The parameter.
+    """
+
+    def __init__(self, param: Parameter) -> None:
+        self.param = param
+        self.squares: Tensor | None = None
+        self._weight = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """Return whether there is a gradient to follow."""
+        return self.squares is not None and self.param.grad is not None
+
+    def observe(self, total: float) -> None:
+        """Blend in the squares of `.grad`, which is `total` times that of the average loss."""
+        if self.param.grad is None or not total:
+            return
+        g = wide(self.param.grad) / total
+        self._weight = _SQUARES * self._weight + 1
+        if self.squares is None:
+            self.squares = torch.zeros_like(g)
+        self.squares.lerp_(g.square(), 1 / self._weight)
+
+    def direction(self, g: Tensor) -> Tensor:
+        """Return g / √v, entry by entry."""
+        assert self.squares is not None
+        return (g / (self.squares.sqrt() + _TINY)).to(g.dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the average and its weight."""
+        return {"squares": self.squares, "weight": self._weight}
+
+    def check_state(self, state: Any, where: str) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, ("squares", "weight"))
+        weight = real(state["weight"], f"{where}.weight", low=0)
+        if state["squares"] is not None or weight:
+            shape = tuple(self.param.shape)
+            tensor(state["squares"], f"{where}.squares", shape=shape, dtypes=ALL_FLOATS, empty=True)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a checked state."""
+        self._weight, squares = state["weight"], state["squares"]
+        like = wide(self.param)
+        self.squares = None if squares is None else squares.to(like.device, like.dtype, copy=True)
 
 
 class DiagonalBlock:
@@ -105,6 +165,7 @@ class DiagonalBlock:
 
     ready = known
     settled = False
+    unit = 1.0
 
     def outer(self, x: Tensor, total: float, norms: Mapping[Tensor, float]) -> OuterPart | None:
         """Return None: a diagonal has no use for the form of a single sample's gradient."""
@@ -115,12 +176,14 @@ class DiagonalBlock:
         pairs = zip(batch.calls, batch.weights, strict=True)
         found = [(call.moments[self.layer.name], w) for call, w in pairs if self.wants(call)]
         seen = [Gram(total=moments.squares) for moments, _ in found]
-        self.squares.update(average(seen, [w for _, w in found], batch.world), n=batch.n)
+        self.squares.update(average(seen, [w for _, w in found], batch.world), n=batch.count)
 
-    def refresh(self, damping: float, *, here: bool = True) -> list[Keeper]:
-        """Take this damping."""
+    def refresh(self, damping: float, *, relative: bool = False, here: bool = True) -> list[Keeper]:
+        """Take this damping, in units of the mean if it is relative."""
         assert self.squares.matrix is not None
-        self._damping, self.mean = damping, float(self.squares.matrix.mean())
+        self.mean = float(self.squares.matrix.mean())
+        self.unit = self.mean if relative else 1.0
+        self._damping = damping * self.unit
         return []
 
     def direction(self, g: Tensor) -> Tensor:
@@ -131,17 +194,17 @@ class DiagonalBlock:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average and the damping in use."""
-        numbers = {"damping": self._damping, "mean": self.mean}
+        numbers = {"damping": self._damping, "mean": self.mean, "unit": self.unit}
         return {"squares": self.squares.state_dict(), **numbers}
 
     def check_state(self, state: Any, where: str) -> None:
         """Raise unless a state can be loaded."""
         entries(state, where, self.state_dict())
-        for name in ("damping", "mean"):
+        for name in ("damping", "mean", "unit"):
             real(state[name], f"{where}.{name}", low=0)
         self.squares.check_state(state["squares"], f"{where}.squares", self.layer.shape)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take a checked state."""
         self.squares.load_state_dict(state["squares"], self.layer.weight)
-        self._damping, self.mean = state["damping"], state["mean"]
+        self._damping, self.mean, self.unit = state["damping"], state["mean"], state["unit"]

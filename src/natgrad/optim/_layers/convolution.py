@@ -1,5 +1,6 @@
 """Convolutions: linear layers on patches."""
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -72,6 +73,27 @@ class ConvLayer(Layer):
         mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
         around = conv._reversed_padding_repeated_twice
         return patches(x, conv.kernel_size, conv.stride, around, conv.dilation, mode=mode)
+
+    def rows_each(self, x: Tensor) -> int:
+        """Return the number of patches in one sample."""
+        conv: Conv1d | Conv2d = self.module  # type: ignore[assignment]
+        spatial = len(conv.kernel_size)
+        if x.ndim == spatial + 1:
+            return 0
+        pads = conv._reversed_padding_repeated_twice[::-1]
+        axes = zip(
+            x.shape[2:],
+            pads[::2],
+            pads[1::2],
+            conv.kernel_size,
+            conv.dilation,
+            conv.stride,
+            strict=True,
+        )
+        return math.prod(
+            (size + before + after - dilation * (kernel - 1) - 1) // stride + 1
+            for size, before, after, kernel, dilation, stride in axes
+        )
 
     def input_rows(self, x: Tensor) -> Tensor:
         """Return one row per patch."""

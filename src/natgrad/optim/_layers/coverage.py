@@ -103,7 +103,7 @@ class Coverage:
         return dropped
 
 
-def cover(model: Module, sharing: Sharing = "expand") -> Coverage:
+def cover(model: Module, sharing: Sharing = "expand", *, largest: int | None = None) -> Coverage:
     """Return which parameters of a model have blocks, and why the others have none.
 
     Example:
@@ -125,7 +125,7 @@ def cover(model: Module, sharing: Sharing = "expand") -> Coverage:
             layers |= {layer.name: layer for layer in found}
         reasons |= {id(p): reason for p in own if reason is not None}
     for layer in layers.values():
-        layer.sharing = sharing
+        layer.sharing, layer.largest = sharing, largest
         layer.also = _twins(model, layer, owners)
     covered = {id(p) for p in chain.from_iterable(layer.parameters for layer in layers.values())}
     others = {
@@ -150,7 +150,7 @@ def announce(reasons: dict[str, str], strict: bool) -> None:
             f"{message} Use strict=False to give these plain gradient steps, or freeze them."
         )
     warn_user(
-        f"{message} They take plain gradient steps, each divided by the trace of its Fisher block.",
+        f"{message} They take Adam's steps where lengths are learned, else plain gradient steps.",
         UncoveredWarning,
     )
 

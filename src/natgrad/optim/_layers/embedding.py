@@ -1,5 +1,6 @@
 """Embeddings: linear layers on one-hot rows, with a diagonal input factor."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 from torch.nn import Module
 
-from natgrad.optim._curvature.factor import Gram
+from natgrad.optim._curvature.factor import Gram, factor_shape
 from natgrad.optim._layers.linear import Layer, Pass, wide
 
 
@@ -37,7 +38,12 @@ class EmbeddingLayer(Layer):
     def factor_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the shapes of a diagonal and a matrix."""
         n_out, n_in = self.shape
-        return (n_in,), (n_out, n_out)
+        return (n_in,), factor_shape(n_out, self.largest)
+
+    @property
+    def norm(self) -> float:
+        """Return the norm of a direction whose length is learned: one for each number."""
+        return math.sqrt(self.weight.numel())
 
     def input_rows(self, x: Tensor) -> Tensor:
         """Return the indices, one row each."""

@@ -8,6 +8,7 @@ per sample with inputs averaged and errors summed over positions ("reduce"; Esch
 2023).
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import Module, Parameter
 
-from natgrad.optim._curvature.factor import Gram, with_ones
+from natgrad.optim._curvature.factor import Gram, factor_shape, with_ones
 
 Sharing = Literal["expand", "reduce"]
 """How the positions at which one sample uses a weight are counted."""
@@ -36,6 +37,7 @@ class Layer(ABC):
 
     Attributes:
         sharing: How positions are counted.
+        largest: Largest side of a block on the diagonal of a factor; None keeps factors whole.
         one_sided: Whether the input factor is one, and the damping is the error factor's alone.
         rank_one: Whether the gradient of one row is an outer product of errors and inputs.
         searches: Whether its passes are searched for in the graph, which takes time.
@@ -48,6 +50,7 @@ class Layer(ABC):
     """
 
     sharing: Sharing = "expand"
+    largest: int | None = None
     one_sided = False
     rank_one = False
     searches = False
@@ -91,7 +94,26 @@ class Layer(ABC):
     def factor_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the shapes of Λ and Λ̃."""
         *stack, n_out, n_in = self.shape
-        return (*stack, n_in, n_in), (*stack, n_out, n_out)
+        if stack:
+            return (*stack, n_in, n_in), (*stack, n_out, n_out)
+        return factor_shape(n_in, self.largest), factor_shape(n_out, self.largest)
+
+    @property
+    def sides(self) -> tuple[int | None, int | None]:
+        """Return the sides of Λ and Λ̃ where these are stacks of diagonal blocks, else None."""
+        if len(self.shape) > 2:
+            return None, None
+        inputs, errors = self.factor_shapes
+        return (
+            self.shape[1] if len(inputs) == 3 else None,
+            self.shape[0] if len(errors) == 3 else None,
+        )
+
+    @property
+    def norm(self) -> float:
+        """Return the norm of a direction whose length is learned: √min(m, n) · √max(1, m/n)."""
+        *stack, m, n = self.shape
+        return math.sqrt(math.prod(stack) * min(m, n) * max(1.0, m / n))
 
     def passes(
         self, inputs: Any, named: Mapping[str, Any], output: Any, layers: "Mapping[str, Layer]"
@@ -116,6 +138,26 @@ class Layer(ABC):
     def error_rows(self, e: Tensor) -> Tensor:
         """Return what came back to the layer's output, one row per position, `(r, n_out)`."""
 
+    def rows_each(self, x: Tensor) -> int:
+        """Return how many rows each entry along the first axis of the inputs brings.
+
+        0 where entries along that axis are not alike, so that a part of them does not stand for
+        all.
+        """
+        return 0
+
+    def stride(self, x: Tensor, rows: int | None) -> int:
+        """Return which of the entries along the first axis are enough: every so many.
+
+        Args:
+            x: What entered the layer.
+            rows: How many rows are enough, unless four times a side of W̄ is more.
+        """
+        each = 0 if rows is None or self.sharing == "reduce" else self.rows_each(x)
+        if rows is None or not each:
+            return 1
+        return max(1, len(x) // max(8, -(-max(rows, 4 * max(self.shape)) // each)))
+
     def reduced(self, rows: Tensor, n: int, *, mean: bool) -> Tensor:
         """Return rows as they are counted: all, or their average or sum over each sample."""
         if self.sharing == "expand" or len(rows) == n or len(rows) % n:
@@ -131,7 +173,8 @@ class Layer(ABC):
             n: Number of samples of the batch.
         """
         rows = self.reduced(wide(self.input_rows(x)), n, mean=True)
-        return Gram.of(rows, ones=self.bias is not None), len(rows)
+        gram = Gram.of(rows, ones=self.bias is not None, largest=self.largest)
+        return gram, len(rows)
 
     def sum_errors(self, e: Tensor, x: Tensor, n: int) -> Gram:
         """Return Σ e eᵀ over rows.
@@ -141,7 +184,8 @@ class Layer(ABC):
             x: What entered the layer.
             n: Number of samples of the batch.
         """
-        return Gram.of(self.reduced(wide(self.error_rows(e)), n, mean=False))
+        rows = self.reduced(wide(self.error_rows(e)), n, mean=False)
+        return Gram.of(rows, largest=self.largest)
 
     def sum_squares(self, e: Tensor, x: Tensor, n: int) -> Tensor:
         """Return Σ e² x̄² over rows, in the shape of W̄."""
@@ -178,6 +222,10 @@ class LinearLayer(Layer):
     """`torch.nn.Linear`, inputs with any leading dimensions."""
 
     rank_one = True
+
+    def rows_each(self, x: Tensor) -> int:
+        """Return the product of the axes between the first and the last."""
+        return math.prod(x.shape[1:-1]) if x.ndim > 1 else 0
 
     def input_rows(self, x: Tensor) -> Tensor:
         """Return inputs with leading dimensions flattened."""

@@ -146,8 +146,8 @@ class Jacobian:
     def kernel(self, metric: Tensor | None = None) -> Tensor:
         """Return J M⁻¹ Jᵀ, `(N, N)`, for a diagonal metric M; the identity without.
 
-        Beside the kernel itself fewer than N² numbers are alive. Under the identity, parameters
-        with long rows and few factors contribute products of inner products, without rows.
+        Fewer than N² numbers are alive besides. Under the identity, parameters with long rows and
+        few factors contribute products of inner products and never form a row.
         """
         n = self.shape[0]
         out = self._zeros(n, n)

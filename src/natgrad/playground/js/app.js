@@ -64,7 +64,7 @@
   function drawWords(shown, angle) {
     const { title, text, then } = ng.describe(shown);
     const key = `${title}|${text}`;
-    if (message.dataset.key !== key) {
+    if (message.dataset.key !== key && field.dragged === null) { // new words would move the plane
       message.dataset.key = key;
       message.replaceChildren(
         Object.assign(document.createElement("h2"), { textContent: title }),
@@ -168,7 +168,7 @@
   const message = byId("message");
   const chart = new ng.Chart(byId("chart"));
   const select = (i) => i !== state.selected && change({ selected: i });
-  const field = new ng.Field(byId("field"), { move: movePoint, add, select, key });
+  const field = new ng.Field(byId("field"), { move: movePoint, add, select, key, drop: () => change({}) });
   const matrixTab = new ng.MatrixTab(
     { entries: byId("entries"), answers: byId("answers"), message: byId("matrix-message") },
     {

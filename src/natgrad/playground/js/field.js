@@ -6,7 +6,7 @@
   const APART = 0.105; // radians between badges
 
   ng.Field = class {
-    // `on` has: move(i, x, y), add(x, y), select(i), key(event)
+    // `on` has: move(i, x, y), drop(), add(x, y), select(i), key(event)
     constructor(root, on) {
       Object.assign(this, { root, on, view: 5, points: [], dragged: null });
       this.back = ng.svg(root, "g", { class: "back", "aria-hidden": "true" });
@@ -54,13 +54,19 @@
         root.setPointerCapture(event.pointerId);
         on.select(this.dragged);
       });
+      // A finger on a point drags it and elsewhere scrolls the page. Browsers heed touch-action only
+      // on the picture as a whole.
+      const hold = (event) => which(event) !== null && event.preventDefault();
+      root.addEventListener("touchstart", hold, { passive: false });
       root.addEventListener("pointermove", (event) => {
         if (this.dragged !== null) on.move(this.dragged, ...this.place(event));
       });
       const end = (event) => {
         const still = this.down && Math.hypot(event.clientX - this.down.x, event.clientY - this.down.y) < 6;
         if (event.type === "pointerup" && this.dragged === null && still) on.add(...this.place(event));
+        const dropped = this.dragged !== null;
         this.dragged = this.down = null;
+        if (dropped) on.drop();
       };
       root.addEventListener("pointerup", end);
       root.addEventListener("pointercancel", end);

@@ -207,7 +207,8 @@ def departures(panel: Panel, config: DeepLinear, arrays: Arrays) -> Sequence[str
         "“NGD linear” is NGD(model, criterion, momentum=0, step_length=PerLayer(rows=250), "
         "damping=Adaptive(start=0.1, up=2, down=¼, least_alpha=∞, least_share=½, floor=1e-8, "
         "relative_floor=0), factors=Factors(source='propagated'), refresh=1): eq. 14–15 instead of "
-        "sampling, and one step length per layer. NGD with default settings "
+        "sampling, and one step length per layer. “NGD default” is NGD(model, criterion, "
+        "step_length=Quadratic()), the default of version 0.1; it "
         f"{arrives(curves, DEFAULT)}: its λ falls by a third at a time and not below its relative "
         "floor, and it has one step length for all layers.",
     ]

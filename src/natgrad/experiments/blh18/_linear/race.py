@@ -22,7 +22,7 @@ from natgrad.experiments.blh18._linear.problems import (
 from natgrad.experiments.blh18._rates import Rule
 from natgrad.lab.cell import Result
 from natgrad.likelihoods import Gaussian
-from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, PerLayer
+from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, PerLayer, Quadratic
 
 PUBLISHED, DEFAULT, BEST = "NGD published", "NGD default", "NGD linear"
 
@@ -33,8 +33,8 @@ def published(model: Module, criterion: Gaussian) -> NGD:
 
 
 def default(model: Module, criterion: Gaussian) -> NGD:
-    """Return the optimizer with default settings."""
-    return NGD(model, criterion)
+    """Return the optimizer with measured lengths, the default when the figure was made."""
+    return NGD(model, criterion, step_length=Quadratic())
 
 
 def best(model: Module, criterion: Gaussian) -> NGD:

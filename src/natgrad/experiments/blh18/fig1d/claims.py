@@ -19,7 +19,7 @@ _FOURFOLD, _TWENTYFOLD = 4.0, 20.0
 WORDS = {
     PUBLISHED: "eq. 20 as published",
     KNOWN: "eq. 20 with its last error factor known",
-    DEFAULT: "NGD with default settings",
+    DEFAULT: "NGD with measured lengths",
 }
 
 
@@ -153,7 +153,9 @@ def departures(config: Autoencoder, arrays: Arrays) -> Sequence[str]:
         f"{config.tuning_passes} epoch on five sixths of the training images and validated on the "
         f"rest: {rates}. Momentum and Adam run with M = {config.large_batch}, where they are "
         f"faster. Eq. 20 runs with M = {config.published_batch} as in the paper and was not tuned. "
-        f"NGD with default settings runs with M = {config.default_batch}, for MNIST the best of "
+        f"“NGD default” is NGD(model, criterion, step_length=Quadratic(), "
+        "factors=Factors(block=None, rows=None)), the default of version 0.1. "
+        f"It runs with M = {config.default_batch}, for MNIST the best of "
         "250, 350, 500, 750 and 1000 on held-out images.",
         "Seconds of the curves are CPU time of training steps on one thread; the methods take "
         "turns in one process. First-order methods use PyTorch's fused kernels. "

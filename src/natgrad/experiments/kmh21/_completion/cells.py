@@ -15,9 +15,9 @@ from natgrad.diagnostics._conserved import balancedness
 from natgrad.diagnostics._rank import effective_rank
 from natgrad.directions import natural
 from natgrad.flows import integrate
-from natgrad.flows._methods.completion import completion_flow
-from natgrad.flows._methods.hypothesis_steps import natural_completion
-from natgrad.flows._methods.observed_natural import observed_natural_flow
+from natgrad.flows._methods.completion.flow import completion_flow
+from natgrad.flows._methods.completion.hypothesis_steps import natural_completion
+from natgrad.flows._methods.completion.observed_natural import observed_natural_flow
 from natgrad.likelihoods import Gaussian
 from natgrad.limits._nuclear_norm import nuclear_norm
 from natgrad.parametrizations import MatrixProduct

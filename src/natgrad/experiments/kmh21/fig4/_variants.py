@@ -17,7 +17,7 @@ from natgrad.experiments.kmh21._separable.cells import (
     scores,
     timed,
 )
-from natgrad.flows._methods.dual_layers import Layers
+from natgrad.flows._methods.dual.layers import Layers
 from natgrad.flows.closed_forms import natural_logits
 from natgrad.lab.cell import Result
 from natgrad.limits import basis_pursuit

@@ -20,7 +20,7 @@ from natgrad.experiments.kmh21._completion.cells import (
     start,
     summary,
 )
-from natgrad.flows._methods.completion import completion_flow
+from natgrad.flows._methods.completion.flow import completion_flow
 from natgrad.parametrizations import MatrixProduct
 from natgrad.parametrizations._products.kernel import ProductKernel
 

@@ -133,6 +133,6 @@ def draw(config: Smooth, arrays: Arrays, title: str) -> Figure:
         xscale="log", xlabel="relative L2 error at the end", ylabel="share of the runs",
         title="initialization", ylim=(0, 1.03),
     )  # fmt: skip
-    right.legend(loc="lower right")
+    right.legend(loc="upper left")
     figure.suptitle(title)
     return figure

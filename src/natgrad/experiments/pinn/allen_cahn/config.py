@@ -33,6 +33,9 @@ EXPERIMENT = Experiment(
     name="pinn/allen_cahn",
     title="the fronts of Allen and Cahn need points drawn anew at each step",
     source="natgrad",
+    story="The equation of Allen and Cahn makes sharp fronts from a smooth start. On fixed "
+    "points the network satisfies the equation there and is wrong in between, and a "
+    "warning says so. Points drawn anew at each step find the fronts.",
     presets={
         "smoke": _SMOKE,
         "quick": AllenCahnFigure(),

@@ -33,6 +33,9 @@ EXPERIMENT = Experiment(
     name="pinn/burgers",
     title="Burgers’ shock needs points drawn anew at each step",
     source="natgrad",
+    story="The solution of Burgers' equation steepens to a shock. On fixed points the network "
+    "satisfies the equation there and is wrong in between, and a warning says so. Points "
+    "drawn anew at each step find the shock.",
     presets={
         "smoke": _SMOKE,
         "quick": BurgersFigure(),

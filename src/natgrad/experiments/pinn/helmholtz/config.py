@@ -28,6 +28,9 @@ EXPERIMENT = Experiment(
     name="pinn/helmholtz",
     title="Helmholtz’ equation with four waves is solved from every seed",
     source="natgrad",
+    story="A network of 64 units must satisfy Helmholtz' equation, whose solution has four "
+    "waves. GaussNewton takes the residuals at all points as one least-squares problem. "
+    "It reaches a relative error below 1e-5 from every seed.",
     presets={
         "smoke": HelmholtzFigure(seeds=1, first_seed=0, width=8, size=8, steps=12),
         "quick": HelmholtzFigure(seeds=3),

@@ -1,0 +1,1 @@
+"""Which solution each optimizer tends to, with certificates."""

@@ -1,0 +1,1 @@
+"""Flows of matrix completion."""

@@ -1,0 +1,66 @@
+"""The solver for gradient flow of matrix completion, its gradients written out."""
+
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from natgrad.flows._methods.adaptive import PairedSolver
+from natgrad.flows._methods.completion.chain import Chain, Factors
+from natgrad.flows._methods.completion.observed import residual
+from natgrad.flows._methods.coordinates import Coordinates
+from natgrad.flows._problem import Problem
+from natgrad.likelihoods import Gaussian
+from natgrad.parametrizations import MatrixProduct
+from natgrad.parametrizations.base import P
+
+
+def is_completion(problem: Problem[P]) -> bool:
+    """Return whether this completes a matrix product under squared loss, each entry seen once."""
+    x = problem.batch[0]
+    return (
+        isinstance(problem.likelihood, Gaussian)
+        and problem.likelihood.covariance is None
+        and isinstance(problem.parametrization, MatrixProduct)
+        and len(torch.unique(x, dim=0)) == len(x)
+    )
+
+
+class CompletionSolver(PairedSolver):
+    """The pair of explicit methods, with products of factors formed once per gradient."""
+
+    purpose = "euclidean flows of MatrixProduct under Gaussian, each entry observed once"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "completion"
+
+    def suits(self, problem: Problem[P]) -> bool:
+        """Return whether this is gradient flow of matrix completion."""
+        return problem.is_euclidean and is_completion(problem)
+
+    def why(self, problem: Problem[P], rtol: float) -> str | None:
+        """Say why it should solve what it suits."""
+        return "for matrix completion" if self.suits(problem) else None
+
+    def coordinates(self, problem: Problem[P], params: P) -> Coordinates[P]:
+        """Return the factors in one vector."""
+        return ChainCoordinates(problem, params)
+
+
+class ChainCoordinates(Coordinates[P]):
+    """A `Chain`, in the time of the loss as reduced."""
+
+    def __init__(self, problem: Problem[P], params: P) -> None:
+        super().__init__(problem, params)
+        factors = cast(Factors, params)
+        x, y = problem.batch
+        shape = (factors[0].shape[0], factors[-1].shape[1])
+        self._chain = Chain(factors, residual(x, y.reshape(-1).to(factors[0]), shape))
+        self._scale = problem.likelihood.scale(len(x))
+
+    def velocity(self, y: Tensor) -> Tensor:
+        """Return −∇L."""
+        out = torch.empty_like(y)
+        self._chain.field(y, out)
+        return out if self._scale == 1 else out.mul_(self._scale)

@@ -1,0 +1,1 @@
+"""Gradient flow of diagonal networks on logistic loss, in dual variables."""

@@ -1,0 +1,1 @@
+"""Gradient flow of ReLU networks."""

@@ -1,0 +1,1 @@
+"""Steps of one vector, with error control."""

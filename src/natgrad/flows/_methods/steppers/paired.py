@@ -1,0 +1,132 @@
+"""Two explicit methods in one run: whichever goes farther per evaluation takes the next steps.
+
+DOP853 is of order eight, but its steps are bounded by 6/λ, λ the spectral radius of the Jacobian.
+Runge–Kutta–Chebyshev is of order two, and its steps of s evaluations reach 0.65 s²/λ. Which one is
+cheaper depends on the tolerance, on the problem, and on the time: flows start smooth and end stiff.
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+from natgrad.flows._methods.steppers.rkc import Field, SpectralRadius
+from natgrad.flows._methods.steppers.stepper import (
+    ChebyshevStepper,
+    ScipyStepper,
+    Stepper,
+    accuracy,
+)
+
+_TRIAL = {"rkc": 4, "dop853": 3}  # steps after which the rate of a method is known
+_FIRST, _LONGEST = 8, 256  # steps between two trials
+_BOUND = 0.25  # time per evaluation, times λ, that DOP853 hardly exceeds
+_STIFF = 2.0  # step times λ below which DOP853 is not held back
+_FINEST = 1e-11  # tolerance below which rounding errors hold Runge–Kutta–Chebyshev back
+_LOOSE = 1e-4  # tolerance from which Runge–Kutta–Chebyshev goes first
+
+
+class PairedStepper:
+    """An initial value problem solved by both methods in turn; `rtol` as in `accuracy`."""
+
+    def __init__(self, field: Field, y: Tensor, end: float, *, rtol: float, atol: float) -> None:
+        self._field, self._end, self._rtol, self._atol = field, end, rtol, atol
+        self._radius = SpectralRadius()
+        self._spent, self._error = 0, 0.0
+        self._length: dict[str, float | None] = {"rkc": None, "dop853": None}
+        self._rate = {"rkc": 0.0, "dop853": 0.0}
+        self._patience, self._on_trial = _FIRST, False
+        self._begin("rkc" if rtol >= _LOOSE else "dop853", 0.0, y)
+        self._left = _FIRST
+
+    @property
+    def t(self) -> float:
+        """Return the time reached."""
+        return self._active.t
+
+    @property
+    def y(self) -> Tensor:
+        """Return the state reached."""
+        return self._active.y
+
+    @property
+    def evaluations(self) -> int:
+        """Return the number of evaluations of both methods."""
+        return self._spent + self._active.evaluations
+
+    @property
+    def error(self) -> float:
+        """Return the sum of local error estimates."""
+        return self._error + self._active.error
+
+    def interpolate(self, t: float) -> Tensor:
+        """Return the state at a time within the last step."""
+        return self._active.interpolate(t)
+
+    def step(self) -> str | None:
+        """Take one step; return None, or why it failed."""
+        if self._left == 0:
+            self._reconsider()
+        self._left -= 1
+        before, spent = self.t, self.evaluations
+        failure = self._active.step()
+        if failure is not None and self._name == "rkc":  # too tight for the second order
+            self._on_trial = False
+            self._switch("dop853")
+            failure = self._active.step()
+        if failure is None:
+            self._length[self._name] = self.t - before
+            # The last steps count most: the first ones of a method are still short.
+            now = (self.t - before) / max(self.evaluations - spent, 1)
+            self._rate[self._name] = 0.5 * (self._rate[self._name] + now)
+        return failure
+
+    def _begin(self, name: str, t: float, y: Tensor) -> None:
+        """Let a method go on from here."""
+        h = self._length[name]
+        options: dict[str, Any] = {
+            "rtol": accuracy(name, self._rtol),
+            "atol": accuracy(name, self._rtol) / self._rtol * self._atol,
+            "start": t,
+            "first_step": None if h is None else min(h, self._end - t),
+        }
+        self._active: Stepper
+        if name == "rkc":
+            self._active = ChebyshevStepper(
+                self._field, y, self._end, radius=self._radius, **options
+            )
+        else:
+            self._active = ScipyStepper(name, self._field, y, self._end, **options)
+        self._name, self._left = name, _TRIAL[name]
+
+    def _switch(self, name: str) -> None:
+        t, y = self.t, self.y
+        self._spent, self._error = self.evaluations, self.error
+        self._begin(name, t, y)
+
+    def _reconsider(self) -> None:
+        """Compare the rates after a trial; begin one where the other method may do better."""
+        other = "dop853" if self._name == "rkc" else "rkc"
+        worse = self._rate[self._name] < self._rate[other]
+        if self._on_trial:
+            self._on_trial = False
+            self._patience = min(2 * self._patience, _LONGEST) if worse else _FIRST
+            if worse:
+                self._switch(other)
+        elif self._promising(other):
+            self._on_trial = True
+            self._switch(other)
+            return
+        else:
+            self._patience = min(2 * self._patience, _LONGEST)
+        self._left = self._patience
+
+    def _promising(self, other: str) -> bool:
+        """Return whether the other method may go farther per evaluation."""
+        if other == "dop853":
+            return self._rate["rkc"] * self._radius.value / 1.2 < _BOUND
+        if accuracy("rkc", self._rtol) < _FINEST:
+            return False
+        before = self._radius.evaluations
+        self._radius.update(self._field, self.t, self.y, self._field(self.t, self.y))
+        self._spent += 1 + self._radius.evaluations - before
+        return (self._length["dop853"] or 0.0) * self._radius.value / 1.2 > _STIFF

@@ -1,0 +1,58 @@
+"""A cap on how far one step may change the weights."""
+
+from natgrad._checks import instance, number
+from natgrad._named import named
+from natgrad.flows._problem import Problem
+from natgrad.flows._rules.base import Stepped, StepRule, moved
+from natgrad.parametrizations.base import P, combine, leaves
+
+
+@named
+def capped(rule: StepRule, fraction: float = 0.1) -> StepRule:
+    """Return the rule with steps shortened until no tensor changes by more than a fraction.
+
+    Near a singular point a natural direction is huge. Capped steps pass it where plain ones jump.
+
+    Args:
+        rule: Any step rule.
+        fraction: Largest ‖Δw‖/‖w‖ of a parameter tensor w in one step.
+
+    Example:
+        >>> from natgrad.flows import constant
+        >>> capped(constant(1.0), 0.1)
+        Capped(Constant(size=1.0), 0.1)
+    """
+    return Capped(rule, fraction)
+
+
+class Capped(StepRule):
+    """Steps of another rule, shortened."""
+
+    def __init__(self, rule: StepRule, fraction: float) -> None:
+        self.rule = instance(rule, "rule", StepRule)
+        self.fraction = number(fraction, "fraction", low=0, low_open=True)
+        self.size, self.looks_at_loss = rule.size, rule.looks_at_loss
+
+    def __repr__(self) -> str:
+        """Return the constructor call."""
+        return f"Capped({self.rule!r}, {self.fraction!r})"
+
+    def fresh(self) -> "Capped":
+        """Return the cap on the rule without memory."""
+        return Capped(self.rule.fresh(), self.fraction)
+
+    def take(self, problem: Problem[P], params: P, loss: float, size: float) -> Stepped[P] | None:
+        """Return where the step leads, or the share of it that the cap allows."""
+        taken = self.rule.take(problem, params, loss, size)
+        if taken is None:
+            return None
+        change = combine([taken.params, params], [1.0, -1.0])
+        pairs = zip(leaves(params), leaves(change), strict=True)
+        sizes = [(float(w.norm()), float(d.norm())) for w, d in pairs]
+        allowed = [self.fraction * w / d for w, d in sizes if w > 0 and d > 0]
+        share = min([1.0, *allowed])
+        if share == 1.0:
+            return taken
+        after = moved(params, change, share)
+        found = problem.loss(after)
+        return Stepped(after, *found, share * taken.elapsed, taken.size, taken.directions)

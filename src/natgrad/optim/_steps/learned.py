@@ -1,0 +1,262 @@
+"""Lengths that are learned from step to step, one for each block."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from natgrad._checks import ALL_FLOATS, describe, flag, integer, tensor
+from natgrad.errors import DtypeError, InvalidInputError
+from natgrad.optim._capture.batch import Batch
+from natgrad.optim._direction import Direction, decay
+from natgrad.optim._states import entries, real
+from natgrad.optim.statistics import StepStatistics
+from natgrad.optim.step_length import Learned
+
+# Batches of fewer samples do not tell whether a step raised the loss; weight of the latest loss in
+# the average that they are compared with.
+_FEW, _LATEST = 8, 0.1
+
+
+@dataclass
+class Trace:
+    """The last step of one block.
+
+    Attributes:
+        params: Its parameters.
+        tensors: Its direction.
+        slope: Slope of the loss along it, by the gradient that it was made of.
+        gain: Weight of what is learned from it.
+        bound: Whether it was shorter than η, so that η may only fall.
+        rate: How far along the direction the step went.
+    """
+
+    params: list[Tensor]
+    tensors: list[Tensor]
+    slope: float
+    gain: float
+    bound: bool
+    rate: float
+
+
+class Lengths:
+    """One length η for each block, which grows while slope is left along the last step.
+
+    After a step along d the next gradient g has the slope gᵀd. With h the ratio of this slope to
+    the one that the step began with, log η += rate · h, |h| ≤ 1: h > 0 says that the step ended
+    before the minimum along d, h < 0 beyond it. The next batch is independent of d, so h does not
+    mistake the noise of a batch for a slope.
+
+    Args:
+        rule: The numbers.
+        blocks: Names of the blocks.
+
+    Attributes:
+        values: η by block.
+    """
+
+    def __init__(self, rule: Learned, blocks: Iterable[str]) -> None:
+        self.rule = rule
+        self.values = dict.fromkeys(blocks, rule.start)
+        self._last: dict[str, Trace] = {}
+        self._bound: set[str] = set()
+        self._loss = self._spread = 0.0  # averages of losses, and of their distances from it
+        self._batches = 0
+
+    def raised(self, loss: float | None, n: int, reject: float) -> bool:
+        """Return whether the last step must be undone, by the loss of the batch after it.
+
+        That is so if this loss is more than a fraction `reject`, and more than four times their
+        mean distance, above the average of the last ten. The loss joins the average, so that
+        batches which are hard by themselves are soon taken as they are.
+
+        Args:
+            loss: The average loss of the batch, if it is known.
+            n: How many samples it has; few say nothing.
+            reject: A fraction; infinity keeps every step.
+        """
+        if loss is None or n < _FEW:
+            return False
+        limit = self._loss + reject * abs(self._loss) + 4 * self._spread
+        raised = bool(self._batches and self._last and loss > limit)
+        self._batches += 1
+        weight = max(_LATEST, 1 / self._batches)
+        self._spread += (abs(loss - self._loss) - self._spread) * weight if weight < 1 else 0.0
+        self._loss += (loss - self._loss) * weight
+        return raised
+
+    def learn(self, batch: Batch) -> None:
+        """Change every η by what the gradients of this batch say about the last step."""
+        names, found = [], []
+        for name, last in self._last.items():
+            pairs = zip(last.params, last.tensors, strict=True)
+            slopes = [_dot(p.grad, d) for p, d in pairs if p.grad is not None]
+            if slopes and last.gain > 0 and last.slope > 0:
+                names.append(name)
+                found.append(torch.stack(slopes).sum())
+        left = torch.stack(found).tolist() if found else []
+        left = [slope / batch.world.size for slope in batch.sum(left)]  # the same everywhere
+        for name, slope in zip(names, left, strict=True):
+            last = self._last[name]
+            h = slope / batch.total / last.slope if batch.total else 0.0
+            if math.isfinite(h):
+                h = max(-1.0, min(0.0 if last.bound else 1.0, h))
+                self._change(name, last.gain * h)
+        self._last = {}
+
+    def _change(self, name: str, by: float) -> None:
+        value = self.values[name] * math.exp(self.rule.rate * by)
+        self.values[name] = min(max(value, self.rule.floor), self.rule.ceiling)
+
+    def apply(self, direction: Direction) -> None:
+        """Give every part of a direction its length: η times its norm, but at most all of d.
+
+        The bound is that of a Newton step: where the loss and its curvature vanish together, as
+        when all labels are fitted, d itself tells how far there is something to gain.
+        """
+        self._bound = set()
+        shares = []
+        for part, square in zip(direction.parts, direction.squares, strict=True):
+            share = self.values[part.name]
+            if part.norm is not None and square > 0:
+                share *= part.norm / math.sqrt(square)
+                if not share < 1:
+                    self._bound.add(part.name)
+                    share = 1.0
+            shares.append(share)
+        direction.rescale(shares)
+
+    def remember(
+        self, direction: Direction, rate: float, own: Mapping[Tensor, float] | None
+    ) -> None:
+        """Keep the direction of a step, to learn from it at the next.
+
+        Args:
+            direction: d, after `apply`.
+            rate: The largest learning rate.
+            own: Each parameter's own, in units of it; None for all ones.
+        """
+        for part in direction.parts:
+            largest = rate * (1.0 if own is None else max(own[p] for p in part.params))
+            # A rate below one half is a schedule's, whose end must not be made up for.
+            gain = max(0.0, min(1.0, 2 * largest - 1))
+            bound = part.name in self._bound
+            self._last[part.name] = Trace(part.params, part.dense(), part.slope, gain, bound, rate)
+
+    def take(
+        self,
+        direction: Direction,
+        rate: float,
+        own: Mapping[Tensor, float] | None,
+        *,
+        groups: Sequence[Mapping[str, Any]],
+        seen: StepStatistics,
+    ) -> None:
+        """Step along a direction that has its lengths, and note what is known of it.
+
+        Args:
+            direction: d, after `apply`.
+            rate: The largest learning rate.
+            own: Each parameter's own, in units of it; None for all ones.
+            groups: Of parameters, for their weight decay.
+            seen: What is known of this step; the rest is filled in.
+        """
+        self.remember(direction, rate, own)
+        direction.move(rate)
+        decay(groups, {p: self.values[x.name] for x in direction.parts for p in x.params})
+        # At the minimum along a direction half of its slope has been won.
+        seen.predicted, seen.share = rate * direction.slope / 2, 1.0
+        logs = [math.log(self.values[part.name]) for part in direction.parts]
+        seen.length = rate * math.exp(sum(logs) / len(logs)) if logs else 0.0
+        seen.step_norm = rate * math.sqrt(direction.square)
+        if seen.loss is None:
+            seen.notes = ["the loss is not known, so no step is undone: pass a closure to step()"]
+
+    def undo(self) -> None:
+        """Go back to before the last step, up to rounding and weight decay; halve all lengths."""
+        for last in self._last.values():
+            torch._foreach_add_(last.params, last.tensors, alpha=last.rate)
+        for name, value in self.values.items():
+            self.values[name] = max(value / 2, self.rule.floor)
+        self._last = {}
+
+    def state_dict(self, names: Mapping[Tensor, str]) -> dict[str, Any]:
+        """Return the lengths and the last step by block, and its direction by parameter."""
+        last: dict[str, Any] = dict.fromkeys(self.values)
+        tensors: dict[str, Tensor | None] = dict.fromkeys(names.values())
+        for block, trace in self._last.items():
+            last[block] = {
+                "slope": trace.slope,
+                "gain": trace.gain,
+                "bound": trace.bound,
+                "rate": trace.rate,
+                "params": [names[p] for p in trace.params],
+            }
+            tensors |= {names[p]: d for p, d in zip(trace.params, trace.tensors, strict=True)}
+        losses = {"mean": self._loss, "spread": self._spread, "batches": self._batches}
+        return {"values": dict(self.values), "last": last, "tensors": tensors, "losses": losses}
+
+    def check_state(self, state: Any, where: str, names: Mapping[Tensor, str]) -> None:
+        """Raise unless a state can be loaded."""
+        entries(state, where, ("values", "last", "tensors", "losses"))
+        losses = entries(state["losses"], f"{where}.losses", ("mean", "spread", "batches"))
+        real(losses["mean"], f"{where}.losses.mean")
+        real(losses["spread"], f"{where}.losses.spread", low=0)
+        integer(losses["batches"], f"{where}.losses.batches", low=0)
+        for block, value in entries(state["values"], f"{where}.values", self.values).items():
+            bounds = {"low": self.rule.floor, "high": self.rule.ceiling}
+            real(value, f"{where}.values.{block}", **bounds)
+        tensors = entries(state["tensors"], f"{where}.tensors", names.values())
+        for p, name in names.items():
+            if tensors[name] is not None:
+                path = f"{where}.tensors.{name}"
+                tensor(tensors[name], path, shape=tuple(p.shape), dtypes=ALL_FLOATS, empty=True)
+        free = [name for name, d in tensors.items() if d is not None]
+        for block, trace in entries(state["last"], f"{where}.last", self.values).items():
+            path = f"{where}.last.{block}"
+            if trace is None:
+                continue
+            entries(trace, path, ("slope", "gain", "bound", "rate", "params"))
+            for name in ("slope", "rate"):
+                real(trace[name], f"{path}.{name}")
+            real(trace["gain"], f"{path}.gain", low=0, high=1)
+            flag(trace["bound"], f"{path}.bound")
+            if not isinstance(trace["params"], list):
+                found = describe(trace["params"])
+                raise DtypeError(f"{path}.params must be a list of names, but is {found}.")
+            for name in trace["params"]:
+                if name not in free:
+                    raise InvalidInputError(f"{path}.params has no tensor for {describe(name)}.")
+                free.remove(name)
+        if free:
+            raise InvalidInputError(f"{where}.last lacks the block of {free[0]!r}.")
+
+    def load_state_dict(self, state: Mapping[str, Any], names: Mapping[Tensor, str]) -> None:
+        """Take a checked state."""
+        kept = {name: p for p, name in names.items()}
+        self.values, losses = dict(state["values"]), state["losses"]
+        self._loss, self._spread = losses["mean"], losses["spread"]
+        self._batches = losses["batches"]
+        self._last = {
+            block: Trace(
+                [kept[name] for name in trace["params"]],
+                [
+                    torch.empty_like(kept[name]).copy_(state["tensors"][name])
+                    for name in trace["params"]
+                ],
+                trace["slope"],
+                trace["gain"],
+                trace["bound"],
+                trace["rate"],
+            )
+            for block, trace in state["last"].items()
+            if trace is not None
+        }
+
+
+def _dot(g: Tensor, d: Tensor) -> Tensor:
+    """Return Σ g d; its rounding depends on the layout of g alone, so that runs resume exactly."""
+    return torch.mul(g, d, out=torch.empty_like(g)).sum()

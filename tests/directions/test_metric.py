@@ -1,0 +1,290 @@
+"""Natural directions in other metrics on outputs, against dense formulas and closed forms."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch.func import jacrev
+
+from natgrad import (
+    Bernoulli,
+    Categorical,
+    DeepLinear,
+    Diagonal,
+    Direct,
+    Gaussian,
+    MatrixProduct,
+    Network,
+    integrate,
+    natural,
+)
+from natgrad.directions import Wasserstein, kernel_wasserstein
+from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError
+from tests.helpers import F64, assert_near, for_each, module, pinv, randn, signs
+
+GROUND = torch.tensor([[0, 1, 2.5], [1, 0, 1.5], [2.5, 1.5, 0]], dtype=F64)
+MEANS = {
+    "arithmetic": lambda a, b: (a + b) / 2,
+    "geometric": lambda a, b: math.sqrt(a * b),
+    "harmonic": lambda a, b: 2 * a * b / (a + b),
+    "logarithmic": lambda a, b: a if a == b else (a - b) / math.log(a / b),
+}
+
+
+def graph_metric(p, ground, mean):
+    """C L⁺ C with the Laplacian edge by edge."""
+    k = len(p)
+    laplacian = torch.zeros(k, k, dtype=F64)
+    for i in range(k):
+        for j in range(i):
+            e = torch.zeros(k, dtype=F64)
+            e[i], e[j] = 1, -1
+            theta = MEANS[mean](float(p[i]), float(p[j]))
+            laplacian += theta / float(ground[i, j]) ** 2 * torch.outer(e, e)
+    c = torch.diag(p) - torch.outer(p, p)
+    return c @ pinv(laplacian) @ c
+
+
+def output_metric(likelihood, outputs, metric):
+    """The quadratic form of one sample, by definition."""
+    k = len(outputs)
+    if metric == "euclidean" or isinstance(likelihood, Gaussian):
+        return torch.eye(k, dtype=F64)
+    if isinstance(likelihood, Categorical):
+        return graph_metric(torch.softmax(outputs, 0), metric.ground, metric.mean)
+    if metric.mean == "latent":
+        return torch.eye(k, dtype=F64)
+    p = torch.sigmoid(outputs)
+    thetas = [MEANS[metric.mean](float(a), 1 - float(a)) for a in p]
+    return torch.diag((p * (1 - p)) ** 2 / torch.tensor(thetas, dtype=F64))
+
+
+def dense(likelihood, model, params, batch, metric):
+    """−M⁺∇L on all parameters, Jacobians by autograd."""
+    x, y = batch
+    flat, shapes = torch.cat([w.flatten() for w in params]), [w.shape for w in params]
+
+    def outputs(theta):
+        parts = theta.split([s.numel() for s in shapes])
+        found = model.predict(tuple(w.view(s) for w, s in zip(parts, shapes, strict=True)), x)
+        return found.reshape(len(x), -1)
+
+    f = outputs(flat)
+    j = jacrev(outputs)(flat)
+    total = sum(
+        j[n].mT @ output_metric(likelihood, f[n], metric) @ j[n] / len(x) for n in range(len(x))
+    )
+    gradient = torch.autograd.functional.jacobian(
+        lambda theta: likelihood(outputs(theta).view(model.predict(params, x).shape), y), flat
+    )
+    return -pinv(total, 1e-10) @ gradient
+
+
+CASES = {
+    f"{name}-{mean}": (likelihood, metric)
+    for name, likelihood, metrics in (
+        ("bernoulli", Bernoulli(), {m: Wasserstein(mean=m) for m in (*MEANS, "latent")}),
+        ("categorical", Categorical(), {m: Wasserstein(GROUND, mean=m) for m in MEANS}),
+        ("gaussian", Gaussian(2.0 * torch.eye(3, dtype=F64)), {"w2": Wasserstein()}),
+        ("bernoulli", Bernoulli(), {"flat": "euclidean"}),
+        ("categorical", Categorical(), {"flat": "euclidean"}),
+    )
+    for mean, metric in metrics.items()
+}
+
+
+def labelled(likelihood, n, seed=0):
+    x = randn(n, 4, seed=seed)
+    if isinstance(likelihood, Categorical):
+        return x, torch.arange(n) % 3
+    return x, signs(n, seed) if isinstance(likelihood, Bernoulli) else randn(n, 3, seed=seed + 1)
+
+
+def test_directions_solve_the_dense_system_of_every_metric():
+    def check(name):
+        likelihood, metric = CASES[name]
+        one = isinstance(likelihood, Bernoulli)
+        widths = (4, 5, 1 if one else 3)
+        params = tuple(0.5 * randn(b, a, seed=3) for a, b in pairwise(widths))
+        for n in (3, 9):  # fewer and more samples than directions of W
+            x, y = labelled(likelihood, n)
+            y = y[:, None] if one else y
+            model = DeepLinear(widths)
+            v = natural(likelihood, model, params, (x, y), metric=metric)
+            flat = torch.cat([w.flatten() for w in v])
+            assert_near(flat, dense(likelihood, model, params, (x, y), metric), 1e-7)
+
+    for_each(CASES, check)
+
+
+def test_diagonal_networks_and_modules():
+    likelihood, metric = Bernoulli(), Wasserstein(mean="geometric")
+    batch = labelled(likelihood, 3)
+    w = randn(3, 4, seed=2)
+    v = natural(likelihood, Diagonal(depth=3), w, batch, metric=metric)
+
+    class Rows:
+        def predict(self, params, x):
+            return Diagonal(depth=3).predict(torch.stack(params), x)
+
+    expected = dense(likelihood, Rows(), tuple(w), batch, metric)
+    assert_near(v.flatten(), expected, 1e-8)
+
+
+def test_fewer_samples_than_parameters_move_by_the_inverse_metric_whatever_the_model():
+    """Invariance to parametrization: J v = −M⁻¹∇ℓ at equal outputs, to rounding."""
+
+    def check(name):
+        likelihood, metric = CASES[name]
+        if isinstance(likelihood, Gaussian) or isinstance(likelihood, Categorical):
+            return
+        x, y = labelled(likelihood, 3)
+        beta = randn(4, seed=7)
+        a = randn(4, 4, seed=8)
+        w = torch.stack([beta.abs().sqrt(), beta.abs().sqrt() * beta.sign()])
+        velocities = [
+            x @ natural(likelihood, Direct(), beta, (x, y), metric=metric),
+            x @ a.mT
+            @ natural(likelihood, Direct(), torch.linalg.solve(a.mT, beta), (x @ a.mT, y),
+                      metric=metric),
+            Diagonal(depth=2).jvp(
+                w, x, natural(likelihood, Diagonal(depth=2), w, (x, y), metric=metric)
+            ),
+        ]  # fmt: skip
+        forms = torch.stack([output_metric(likelihood, s[None], metric)[0, 0] for s in x @ beta])
+        expected = -3 * likelihood.gradient(x @ beta, y) / forms
+        for v in velocities:
+            assert_near(v, expected, 1e-12)
+
+    for_each(CASES, check)
+
+
+def test_harmonic_and_fisher_agree_and_gaussian_is_sigma_squared():
+    batch = labelled(Bernoulli(), 9)
+    beta = randn(4, seed=1)
+    fisher = natural(Bernoulli(), Direct(), beta, batch)
+    half = natural(Bernoulli(), Direct(), beta, batch, metric=Wasserstein(mean="harmonic"))
+    assert_near(half, 2 * fisher, 1e-12)  # θ = 2p(1 − p): half of the Fisher
+    noise = Gaussian(2.5 * torch.eye(1, dtype=F64))
+    x, y = randn(9, 4, seed=0), randn(9, seed=1)
+    plain = natural(noise, Direct(), beta, (x, y))
+    assert_near(natural(noise, Direct(), beta, (x, y), metric=Wasserstein()), plain / 2.5, 1e-12)
+    assert_near(natural(noise, Direct(), beta, (x, y), metric="fisher"), plain, 0)
+
+
+def test_two_classes_of_a_graph_are_the_two_point_graph():
+    x, y = labelled(Bernoulli(), 3)
+    beta = randn(4, seed=1)
+    ground = 1 - torch.eye(2, dtype=F64)
+    for mean in MEANS:
+        binary = natural(Bernoulli(), Direct(), beta, (x, y), metric=Wasserstein(mean=mean))
+        both = torch.stack([-beta / 2, beta / 2], 1)
+        labels = (y > 0).long()
+        v = natural(
+            Categorical(), Direct(), both, (x, labels), metric=Wasserstein(ground, mean=mean)
+        )
+        assert_near(x @ (v[:, 1] - v[:, 0]), x @ binary, 1e-10)
+
+
+def test_weights_that_underflow_leave_the_direction_finite():
+    x, y = labelled(Bernoulli(), 3)
+    beta = 300 * torch.linalg.lstsq(x, y).solution
+    v = natural(Bernoulli(), Direct(), beta, (x, y), metric=Wasserstein(mean="latent"))
+    assert bool(torch.isfinite(v).all())
+    v = natural(Bernoulli(), Direct(), beta, (x, y), metric=Wasserstein(mean="geometric"))
+    s = x @ beta
+    assert_near(x @ v, y * torch.exp((y * s) / 2), 1e-9)  # σ(−m)/(p(1−p))^{3/2} → e^{m/2}
+
+
+def test_flows_follow_the_metric():
+    """ṡ = −∇ℓ on the latent logit: s + eˢ = s₀ + e^{s₀} + t for every sample."""
+    x, y = torch.eye(2, dtype=F64), torch.ones(2, dtype=F64)
+    run = integrate(
+        natural, Bernoulli(), Direct(), torch.zeros(2, dtype=F64), (x, y),
+        until=3.0, rtol=1e-10, atol=1e-12, metric=Wasserstein(mean="latent"),
+    )  # fmt: skip
+    assert_near(run.final + run.final.exp(), torch.full((2,), 4.0, dtype=F64), 1e-8)
+
+
+def test_metrics_and_networks_of_modules():
+    net = module(lambda: torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(),
+                                             torch.nn.Linear(6, 1)))  # fmt: skip
+    model = Network(net)
+    x, y = labelled(Bernoulli(), 3)
+    params = dict(net.named_parameters())
+    v = natural(Bernoulli(), model, params, (x, y[:, None]), metric=Wasserstein(mean="arithmetic"))
+    s = model.predict(params, x)[:, 0]
+    p = torch.sigmoid(s)
+    expected = y * torch.sigmoid(-y * s) * 0.5 / (p * (1 - p)) ** 2
+    assert_near(model.jvp(params, x, v)[:, 0], expected, 1e-9)
+
+
+# The kernelized estimator
+
+
+def test_the_kernel_estimator_approaches_the_closed_form_of_a_normal_distribution():
+    """W₂ of N(μ, diag σ²) is flat in (μ, σ): the metric is the identity."""
+    z = randn(800, 2, seed=0)
+    sigma = torch.tensor([0.7, 1.5], dtype=F64)
+    x = torch.tensor([1.0, -2.0], dtype=F64) + sigma * z
+    eye = torch.eye(2, dtype=F64).expand(800, 2, 2)
+    jacobian = torch.cat([eye, torch.diag_embed(z)], 2)
+    truth = torch.eye(4, dtype=F64)
+    near = kernel_wasserstein(x, jacobian, x[:150], bandwidth=3.0, ridge=1e-6)
+    assert float((near - truth).norm()) < 0.12 * 2
+    gradient = randn(4, seed=1)
+    steepest = torch.linalg.solve(near, gradient)
+    cosine = float(steepest @ gradient / steepest.norm() / gradient.norm())
+    assert cosine > 0.996
+    few = kernel_wasserstein(x, jacobian, x[:5], bandwidth=3.0, ridge=1e-6)
+    assert float((few - truth).norm()) > float((near - truth).norm())
+
+
+def test_the_kernel_estimator_never_exceeds_the_transport_cost_on_the_samples():
+    """Without a ridge it is a projection: uᵀGu ≤ mean ‖J u‖² for every u."""
+    z = randn(60, 2, seed=0)
+    jacobian = randn(60, 2, 3, seed=1)
+    g = kernel_wasserstein(z, jacobian, z[:20], bandwidth=1.0, ridge=0.0)
+    full = torch.einsum("ndp,ndq->pq", jacobian, jacobian) / 60
+    assert float(torch.linalg.eigvalsh(full - g)[0]) > -1e-10
+
+
+# What is refused
+
+
+def test_metrics_that_do_not_fit():
+    x, y = randn(3, 4, seed=0), torch.tensor([0, 1, 2])
+    w = randn(4, 3, seed=1)
+
+    def refused(kind, match, metric):
+        with pytest.raises(kind, match=match):
+            natural(Categorical(), Direct(), w, (x, y), metric=metric)
+
+    refused(InvalidInputError, "pass ground", Wasserstein())
+    refused(InvalidInputError, "for Bernoulli", Wasserstein(GROUND, mean="latent"))
+    refused(ShapeError, "2 classes", Wasserstein(1 - torch.eye(2, dtype=F64)))
+    refused(InvalidInputError, "Did you mean 'euclidean'", "euclidian")
+    refused(InvalidInputError, "must be 'fisher'", 3)
+    with pytest.raises(InvalidInputError, match="distances"):
+        Wasserstein(torch.ones(3, 3))
+    apart = GROUND.clone()
+    apart[0, 1:] = apart[1:, 0] = math.inf
+    refused(UnsupportedError, "falls apart", Wasserstein(apart))
+
+
+def test_flows_of_completion_follow_the_metric_too():
+    """Gaussian noise of variance 4: Wasserstein time runs four times slower than Fisher time."""
+    positions, values = torch.tensor([[0, 0], [0, 1], [1, 1]]), randn(3, seed=1)
+    start = (torch.eye(2, dtype=F64), torch.eye(2, dtype=F64))
+    noise = Gaussian(4.0 * torch.eye(1, dtype=F64))
+
+    def end(over, until, **options):
+        run = integrate(
+            natural, noise, MatrixProduct(2), start, (positions, values), until=until, rtol=1e-9,
+            fisher_over=over, **options,
+        )  # fmt: skip
+        return run.final[0] @ run.final[1]
+
+    for over in ("batch", "all"):
+        assert_near(end(over, 4.0, metric=Wasserstein()), end(over, 1.0), 1e-7)

@@ -1,0 +1,248 @@
+"""Learned lengths, falling damping, factors in blocks, Adam for what has no block."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import BatchNorm1d, Linear, Module, Parameter, Sequential, Tanh
+
+from natgrad import Categorical, Gaussian
+from natgrad.errors import InvalidInputError
+from natgrad.optim import NGD, Adaptive, Factors, Falling, Fixed, Learned, Quadratic
+from natgrad.optim._curvature.factor import Gram, symmetric
+from natgrad.optim._curvature.inverse import Blocks
+from natgrad.optim._layers.convolution import ConvLayer
+from natgrad.optim._layers.coverage import UncoveredWarning
+from natgrad.optim._layers.linear import LinearLayer
+from tests.helpers import F64, assert_near, randn
+from tests.optim.nets import backward, joint, mlp, seeded, train, weights_of
+
+X, Y = randn(40, 3, seed=1), randn(40, 2, seed=2)
+
+
+def gradients(model) -> dict[str, Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def test_a_first_step_has_the_norm_of_its_layer_along_the_damped_direction():
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer = NGD(model, criterion, factors=Factors(source="exact", memory=0))
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    backward(model, criterion, X, Y)
+    found = gradients(model)
+    optimizer.step()
+    change = {name: p.detach() - before[name] for name, p in model.named_parameters()}
+    for name, (m, n) in {"0": (5, 4), "2": (2, 6)}.items():
+        block = optimizer._core.preconditioner.blocks[name]
+        inputs, errors = (symmetric(f.matrix) for f in (block.inputs, block.errors))
+        # δ = 1: the mean eigenvalue of each factor is added to it
+        left, right = (
+            f + f.diagonal().mean() * torch.eye(len(f), dtype=F64) for f in (errors, inputs)
+        )
+        d = torch.linalg.solve(left, joint(found, name)) @ torch.linalg.inv(right)
+        norm = 0.03 * math.sqrt(min(m, n) * max(1.0, m / n))
+        assert_near(joint(change, name), -norm * d / d.norm(), 1e-9)
+
+
+def test_lengths_follow_the_slope_that_is_left():
+    """Against the formula, from gradients and weights alone."""
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer = NGD(model, criterion, momentum=0.0)
+    logs = dict.fromkeys(("0", "2"), math.log(0.03))
+    past: dict[str, tuple[Tensor, float]] = {}
+    for k in range(12):
+        x, y = randn(40, 3, seed=10 + k), randn(40, 2, seed=40 + k)
+        backward(model, criterion, x, y)
+        g = gradients(model)
+        for name, (d, slope) in past.items():
+            h = float((joint(g, name) * d).sum()) / slope
+            logs[name] += 0.1 * max(-1.0, min(1.0, h))
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        optimizer.step()
+        steps = {name: before[name] - p.detach() for name, p in model.named_parameters()}
+        past = {}
+        for name in logs:
+            d = joint(steps, name)
+            past[name] = d, float((joint(g, name) * d).sum())
+            assert optimizer._lengths.values[name] == pytest.approx(math.exp(logs[name]), rel=1e-9)
+    assert min(logs.values()) != pytest.approx(math.log(0.03), abs=0.05)
+
+
+def test_no_layer_steps_farther_than_its_natural_step():
+    """One linear layer, exact factors: from far too long a start, the step is that of Newton."""
+    model, criterion = seeded(lambda: Linear(3, 2, bias=False)), Gaussian()
+    optimizer = NGD(
+        model,
+        criterion,
+        step_length=Learned(start=1e3, ceiling=1e3),
+        damping=1e-16,
+        factors=Factors(memory=0),
+    )
+    train(optimizer, criterion, X, Y, 1)
+    assert_near(model.weight.mT, torch.linalg.lstsq(X, Y).solution, 1e-6)
+
+
+def test_a_step_after_which_the_loss_is_far_higher_is_undone():
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer = NGD(model, criterion, lr=300.0)
+    starts = []  # weights before each step
+    while not optimizer.statistics.rejected:
+        starts.append(weights_of(model))
+        train(optimizer, criterion, X, Y, 1)
+        assert len(starts) < 20
+    assert "undone" in optimizer.statistics.notes[0]
+    assert optimizer.statistics.step_norm == 0
+    for a, b in zip(weights_of(model), starts[-2], strict=True):
+        assert_near(a, b, 1e-12)
+    assert max(optimizer._lengths.values.values()) < 0.03
+    train(optimizer, criterion, X, Y, 1)
+    assert optimizer.statistics.refreshed
+    assert not optimizer.statistics.rejected
+
+
+def test_ten_times_past_its_target_the_loss_does_not_rise():
+    """Noisy labels, small batches: lengths fall by themselves, as the slope that is left does."""
+    model, criterion = seeded(lambda: mlp(4, 16, 1), dtype=torch.float32), Gaussian()
+    x = randn(256, 4, seed=3).float()
+    y = torch.sin(2 * x[:, :1]) + 0.3 * randn(256, 1, seed=4).float()
+    optimizer, losses = NGD(model, criterion), []
+    for k in range(2000):
+        rows = slice(k % 8 * 32, k % 8 * 32 + 32)
+        loss = criterion(model(x[rows]), y[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    at = [sum(losses[k - 40 : k]) / 40 for k in (200, 2000)]
+    assert at[1] <= at[0]
+
+
+def test_parameters_without_a_block_take_adams_steps():
+    class Scaled(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.scale, self.outer = (
+                Linear(3, 4),
+                Parameter(torch.ones(4)),
+                Linear(4, 2),
+            )
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.outer(self.scale * self.inner(x).tanh())
+
+    model, criterion = seeded(Scaled), Gaussian()
+    with pytest.warns(UncoveredWarning, match="Adam"):
+        optimizer = NGD(model, criterion, momentum=0.0)
+    squares, weight = torch.zeros(4, dtype=F64), 0.0
+    for k in range(3):
+        backward(model, criterion, randn(40, 3, seed=k), Y)
+        g = model.scale.grad.clone()
+        weight = 0.95 * weight + 1
+        squares += (g.square() - squares) / weight
+        before = model.scale.detach().clone()
+        optimizer.step()
+        length = optimizer._lengths.values["(others)"]
+        assert_near(before - model.scale.detach(), length * g / (squares.sqrt() + 1e-8), 1e-10)
+
+
+def test_weight_decay_is_in_units_of_the_length():
+    ends = []
+    for amount in (0.0, 0.1):
+        model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+        train(NGD(model, criterion, weight_decay=amount), criterion, X, Y, 1)
+        ends.append(weights_of(model))
+    for plain, decayed in zip(*ends, strict=True):
+        assert_near(decayed, (1 - 0.1 * 0.03) * plain, 1e-12)
+
+
+def test_factors_in_blocks_are_the_diagonal_of_whole_ones():
+    rows, wide = randn(30, 10, seed=5), randn(30, 11, seed=5)
+    for ones, largest, count, k in ((False, 5, 2, 5), (True, 4, 3, 4)):
+        whole = symmetric(Gram.of(rows, ones=ones).summed())
+        found = Gram.of(rows, ones=ones, largest=largest).summed()
+        assert found.shape == (count, k, k)
+        for i in range(count):
+            part = whole[i * k : (i + 1) * k, i * k : (i + 1) * k]
+            assert_near(found[i, : len(part), : len(part)], part, 1e-12)
+            assert not found[i, len(part) :].any()
+    blocks = randn(3, 4, 4, seed=6)
+    dense = torch.block_diag(*blocks)[:11, :11]
+    assert_near(Blocks(blocks).right(wide), wide @ dense, 1e-12)
+    assert_near(Blocks(blocks).left(wide.mT), dense @ wide.mT, 1e-12)
+
+
+def test_a_step_with_blocks_is_that_of_block_diagonal_factors():
+    model, criterion = seeded(lambda: mlp(9, 10, 2)), Gaussian()
+    optimizer = NGD(model, criterion, damping=0.1, factors=Factors(block=4, source="exact"))
+    x, y = randn(40, 9, seed=1), randn(40, 2, seed=2)
+    backward(model, criterion, x, y)
+    g = joint(gradients(model), "0")
+    optimizer.step()
+    block = optimizer._core.preconditioner.blocks["0"]
+    inputs, errors = (
+        torch.block_diag(*symmetric(f.matrix))[: f.side, : f.side]
+        for f in (block.inputs, block.errors)
+    )
+    assert (len(inputs), len(errors)) == (10, 10)
+    pi = math.sqrt(float(inputs.diagonal().mean() / errors.diagonal().mean()))
+    left = errors + math.sqrt(0.1) / pi * torch.eye(10, dtype=F64)
+    right = inputs + math.sqrt(0.1) * pi * torch.eye(10, dtype=F64)
+    truth = torch.linalg.solve(left, g) @ torch.linalg.inv(right)
+    assert_near(block.direction(g), truth, 1e-9)
+
+
+def test_enough_rows_give_a_factor():
+    layer = LinearLayer("l", Linear(4, 3))
+    assert [layer.stride(torch.zeros(n, 4), 100) for n in (100, 199, 200, 1000)] == [1, 1, 2, 10]
+    assert layer.stride(torch.zeros(64, 50, 4), 100) == 8  # eight samples at least
+    assert layer.stride(torch.zeros(1000, 4), None) == 1
+    conv = torch.nn.Conv2d(2, 3, 3, stride=2, padding=1, dilation=2)
+    x = torch.zeros(6, 2, 11, 8)
+    assert ConvLayer("c", conv).rows_each(x) == conv(x)[0, 0].numel()
+    # The same samples twice, every second one summed: nothing changes.
+    found = []
+    for times, rows in ((1, None), (2, 20)):
+        model, criterion = seeded(lambda: mlp(3, 4, 2)), Gaussian()
+        x = torch.repeat_interleave(randn(20, 3, seed=3), times, 0)
+        y = torch.repeat_interleave(randn(20, 2, seed=4), times, 0)
+        optimizer = NGD(model, criterion, factors=Factors(source="exact", memory=0, rows=rows))
+        train(optimizer, criterion, x, y, 1)
+        found.append(symmetric(optimizer._core.preconditioner.blocks["0"].inputs.matrix))
+    assert_near(found[0], found[1], 1e-12)
+
+
+def test_rules_that_do_not_suit_each_other_are_refused():
+    for options, word in (
+        ({"step_length": Learned(), "damping": Adaptive()}, "Quadratic"),
+        ({"step_length": Learned(), "method": "conjugate_gradients"}, "one block per layer"),
+        ({"damping": Falling(), "method": "conjugate_gradients"}, "one block per layer"),
+    ):
+        with pytest.raises(InvalidInputError, match=word):
+            NGD(mlp(3, 2), Gaussian(), **options)
+    assert isinstance(NGD(mlp(3, 2), Gaussian(), damping=Adaptive()).step_length, Quadratic)
+    assert isinstance(NGD(mlp(3, 2), Gaussian(), step_length=Quadratic()).damping, Adaptive)
+    both = NGD(seeded(lambda: mlp(3, 5, 2)), Gaussian(), step_length=Quadratic(), damping=Falling())
+    losses = train(both, both.likelihood, X, Y, 20)
+    assert losses[-1] < losses[0]
+    assert isinstance(NGD(mlp(3, 2), Gaussian(), damping=0.1).damping, Fixed)
+
+
+def test_the_average_of_the_weights_brings_its_buffers():
+    def build():
+        return Sequential(Linear(3, 4), BatchNorm1d(4), Tanh(), Linear(4, 3))
+
+    model, criterion = seeded(build), Categorical()
+    optimizer = NGD(model, criterion, weight_average=2.0)
+    means = [model[1].running_mean.clone()]
+    for k in range(4):
+        train(optimizer, criterion, randn(16, 3, seed=k), torch.arange(16) % 3, 1)
+        weight = 2.0 / (k + 1 + 2.0)
+        means.append(model[1].running_mean.clone())
+        average = means[0] if k == 0 else average  # noqa: F821
+        average = average + weight * (means[-1] - average)
+    count = int(model[1].num_batches_tracked)
+    with optimizer.averaged():
+        assert_near(model[1].running_mean, average, 1e-12)
+        assert int(model[1].num_batches_tracked) == count
+    assert_near(model[1].running_mean, means[-1], 1e-15)

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import cvxpy
 import numpy as np
 import pytest
 import torch
@@ -37,6 +38,27 @@ def test_coefficients_are_those_of_the_limit():
     np.testing.assert_allclose(found.decision_function(x[:100]), scores, rtol=1e-9)
     with pytest.raises(InvalidInputError, match="not linearly separable"):
         SeparatorClassifier("ℓ2 max margin").fit(x[50:], y[50:])
+
+
+def test_max_margins_of_many_classes_are_joint():
+    x, y = load_wine(return_X_y=True)
+    found = SeparatorClassifier("ℓ2 max margin").fit(x, y)
+    scores = found.decision_function(x)
+    own = scores[np.arange(len(y)), y]
+    scores[np.arange(len(y)), y] = -np.inf
+    assert (own - scores.max(1)).min() == pytest.approx(1, abs=1e-5)
+    # The square of a hard-margin problem's norm, by another solver.
+    inputs = Scaling.of(x, standardize=True, intercept=True)(x).numpy()
+    beta = cvxpy.Variable((3, inputs.shape[1]))
+    margins = [
+        inputs[y == k] @ (beta[k] - beta[c]) >= 1 for k in range(3) for c in range(3) if c != k
+    ]
+    judge = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(beta)), margins)
+    judge.solve(solver="CLARABEL")
+    np.testing.assert_allclose(found.coef_ * x.std(0), beta.value[:, 1:], atol=1e-4)
+    iris = load_iris(return_X_y=True)
+    with pytest.raises(InvalidInputError, match="the classes are not linearly separable"):
+        SeparatorClassifier("ℓ2 max margin").fit(*iris)
 
 
 def test_the_snippet_of_the_page():

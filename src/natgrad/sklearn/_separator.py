@@ -11,15 +11,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from natgrad.errors import InvalidInputError
 from natgrad.fits import Scaling, fit_separator
+from natgrad.limits import SeparabilityError, multiclass_max_margin
 
 Floats = npt.NDArray[np.float64]
+
+
+_JOINT = {"ℓ2 max margin": 2, "ℓ1 max margin": 1}  # powers of the norm
 
 
 class SeparatorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier: EGD at a depth, NGD, or a limit of theirs.
 
-    With more than two classes there is one separator for each class against the rest, scaled to
-    unit length, and the largest signed distance decides.
+    With more than two classes the max margins are joint, argmin ‖β‖ with (β_y − β_c)·x ≥ 1 for all
+    wrong classes c. The other methods fit one separator for each class against the rest, scaled to
+    unit length. The largest score decides.
 
     Args:
         method: One of `natgrad.fits.methods`: "NGD", "EGD L=2", "ℓ2 max margin", "limit of NGD", …
@@ -72,10 +77,13 @@ class SeparatorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("y must have at least two classes, but has only one class.")
         scaling = Scaling.of(X, standardize=self.standardize, intercept=True)
         inputs = scaling(X)
-        positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        betas = np.stack([self._beta(inputs, codes == k, k) for k in positive])
-        if len(betas) > 1:
-            betas /= np.linalg.norm(betas, axis=1, keepdims=True).clip(1e-300)
+        if len(self.classes_) == 2:
+            betas = self._beta(inputs, codes == 1, 1)[None]
+        elif self.method in _JOINT:
+            betas = _joint(inputs, codes, _JOINT[self.method])
+        else:
+            found = [self._beta(inputs, codes == k, k) for k in range(len(self.classes_))]
+            betas = np.stack([beta / max(float(np.linalg.norm(beta)), 1e-300) for beta in found])
         self.coef_ = betas[:, 1:] / scaling.scale
         self.intercept_ = betas[:, 0] - self.coef_ @ scaling.center
         return self
@@ -118,3 +126,19 @@ class SeparatorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(1)
         labels: npt.NDArray[Any] = self.classes_[index]
         return labels
+
+
+def _joint(inputs: torch.Tensor, codes: npt.NDArray[np.int64], p: int) -> Floats:
+    """Return the joint max margin of all classes.
+
+    Raises:
+        InvalidInputError: If the classes are not linearly separable.
+    """
+    try:
+        limit = multiclass_max_margin(inputs, torch.from_numpy(codes.astype(np.int64)), p)
+    except SeparabilityError as error:
+        raise InvalidInputError(
+            "a max margin has no answer here: the classes are not linearly separable. Try "
+            "method='NGD'."
+        ) from error
+    return limit.solution.numpy()

@@ -123,6 +123,12 @@ def run_page(name: str) -> dict[str, object]:
     return scope
 
 
+def test_every_page_is_in_the_contents_of_the_site() -> None:
+    contents = (ROOT / "docs" / "index.md").read_text().splitlines()
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages <= set(contents)
+
+
 def test_the_snippets_of_every_page_are_run() -> None:
     here = {name for name in ("atlas", "compare", "complete") if f'run_page("{name}")' in SELF}
     pages = {p.stem for p in (ROOT / "docs").glob("*.md") if SNIPPET.search(p.read_text())}

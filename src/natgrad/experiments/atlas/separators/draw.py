@@ -11,9 +11,10 @@ from natgrad.experiments.atlas.separators.config import Separators
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.figures import INK
 
-_COLORS = (
-    "#009E73", "#0072B2", "#D55E00", "#E69F00", "#F0C75E", "#999999", "#CC79A7", "#56B4E9",
-    "#000000",
+# A color and dashes for each method: no two look alike in gray or to a color-blind eye.
+_LOOKS = (
+    ("#009E73", "-"), ("#0072B2", "-"), ("#D55E00", "-"), ("#E69F00", "--"), ("#8C6D1F", ":"),
+    ("#777777", "-"), ("#CC79A7", "-"), ("#56B4E9", "--"), ("#000000", "-"),
 )  # fmt: skip
 
 
@@ -38,11 +39,11 @@ def _map(axes: Axes, arrays: Arrays) -> None:
     def flat(directions: Any) -> Any:
         return np.degrees((directions - center) @ plane[:2].T)
 
-    for name, path, color in zip(
-        arrays.coordinates["method"], arrays["path"], _COLORS, strict=True
+    for name, path, (color, dashes) in zip(
+        arrays.coordinates["method"], arrays["path"], _LOOKS, strict=True
     ):
         x, y = flat(path).T
-        axes.plot(x, y, color=color, lw=1.6, alpha=0.85, label=name)
+        axes.plot(x, y, color=color, ls=dashes, lw=1.8, label=name)
         axes.plot(x[-1], y[-1], "o", color=color, ms=5)
     for name, (x, y) in zip(LIMITS, flat(stars), strict=True):
         axes.plot(x, y, "*", color="#FFD400", ms=19, markeredgecolor=INK, markeredgewidth=0.9)

@@ -170,12 +170,14 @@ class NaturalField(Generic[P]):
 
     def at(self, params: P, outputs: Tensor) -> P:
         """Return the direction, given the outputs at the parameters."""
+        if not all_finite(outputs):  # solvers may not end on NaN
+            self._explain(params)
         try:
             v = self._solve(params, outputs)
         except Exception:
             self._explain(params)
             raise
-        if not all(map(all_finite, (outputs, *leaves(v)))):
+        if not all(map(all_finite, leaves(v))):
             self._explain(params)
             raise VelocityOverflowError(
                 f"the natural direction overflows {leaves(v)[0].dtype}. Use a wider dtype, a "

@@ -35,7 +35,7 @@ class Loss(Module):
         >>> model, x, y = torch.nn.Linear(2, 1), torch.randn(60, 2), torch.randn(60, 1)
         >>> criterion = Loss(lambda f, y: torch.log(torch.cosh(f - y)).mean())
         >>> optimizer = ng.NGD(model, criterion)
-        >>> for _ in range(10):
+        >>> for _ in range(40):
         ...     optimizer.zero_grad()
         ...     criterion(model(x), y).backward()
         ...     optimizer.step()

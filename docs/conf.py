@@ -73,6 +73,11 @@ def _escaped(text: str) -> str:
     return re.sub(f"{_KEPT}|{_PLAIN}", replace, text)
 
 
+def _skip(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the methods that scikit-learn adds to estimators, which its own pages explain."""
+    return True if name.startswith("set_") and name.endswith("_request") else None
+
+
 def _write_pages(app: Any) -> None:
     """Write what is made of the package itself: the reference and the gallery."""
     folder = Path(app.srcdir)
@@ -91,5 +96,6 @@ def _copy_playground(app: Any, error: Exception | None) -> None:
 def setup(app: Any) -> None:
     """Connect the hooks above."""
     app.connect("builder-inited", _write_pages)
+    app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _as_meant, priority=400)  # before napoleon
     app.connect("build-finished", _copy_playground)

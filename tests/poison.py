@@ -374,6 +374,7 @@ class Failure:
 INFINITE = {
     *((f"natgrad.linalg.norms.{norm}", "p") for norm in ("Group", "Lp", "as_norm")),
     ("natgrad.optim.Factors", "memory"),
+    ("natgrad.optim.Falling", "reject"),
     *(
         ("natgrad.optim.Adaptive", option)
         for option in ("low", "high", "least_alpha", "least_share", "reject")

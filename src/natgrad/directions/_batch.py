@@ -49,13 +49,11 @@ def plainly_linear(
     x, y = batch
     if not (isinstance(parametrization, LinearHypothesis) and type(params) is type(x) is Tensor):
         return False
-    if not (
-        type(y) is Tensor and not y.is_nested and y.ndim and x.ndim and 0 < x.shape[0] == y.shape[0]
-    ):
+    if type(y) is not Tensor or x.is_nested or params.is_nested or y.is_nested or y.is_quantized:
+        return False
+    if not (y.ndim and x.ndim and 0 < x.shape[0] == y.shape[0]):
         return False
     if x.dtype != params.dtype or not x.device == params.device == y.device:
-        return False
-    if x.is_nested or params.is_nested or y.is_nested or y.is_quantized:
         return False
     if not x.layout == params.layout == y.layout == torch.strided:
         return False

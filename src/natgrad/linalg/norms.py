@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import choice, dense, describe, integers, number, tensor
-from natgrad._named import options
+from natgrad._named import named, options
 from natgrad.errors import InvalidInputError, ShapeError, VelocityOverflowError
 from natgrad.linalg._cholesky import check_covariance, cholesky
 from natgrad.linalg._precision import widen
@@ -318,6 +318,7 @@ class _Inverse(Norm):
         return g @ self.metric.a.to(g) / self.metric._length(g)
 
 
+@named
 def as_norm(p: float | Norm) -> Norm:
     """Return the norm, or ℓp for a number p ≥ 1.
 

@@ -323,7 +323,7 @@ class Reproduction:
                 integer(cut, f"a member of {where}.cuts", low=0)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.rows, self.each = state["rows"], state["each"]
         self.cuts, self.alone = list(state["cuts"]), state["alone"]
 

@@ -65,7 +65,7 @@ class Factors:
     rows: int | None = 1024
 
     def __post_init__(self) -> None:
-        """Refuse options that make no sense."""
+        """Raise if an option is out of range."""
         literal(self.source, "source", Source)
         literal(self.sharing, "sharing", Sharing)
         flag(self.exact_output, "exact_output")

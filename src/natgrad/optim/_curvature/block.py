@@ -155,7 +155,7 @@ class KroneckerBlock:
 
         Args:
             x: What entered the layer.
-            total: What `.grad` is divided by to be that of the average loss.
+            total: Divisor that turns `.grad` into the gradient of the average loss.
             norms: Norms of the gradients, by parameter.
 
         Returns:
@@ -209,7 +209,7 @@ class KroneckerBlock:
         }
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, self.state_dict())
         for name in ("mean", "peak", "unit"):
             real(state[name], f"{where}.{name}", low=0)
@@ -220,7 +220,7 @@ class KroneckerBlock:
             keeper.check_state(state[side], f"{where}.{side}", shape, state[name])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         like = self.layer.weight
         self.inputs.load_state_dict(state["inputs"], like)
         self.errors.load_state_dict(state["errors"], like)
@@ -405,7 +405,7 @@ class BlockDiagonal:
         }
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded; it may have dropped layers since."""
+        """Raise unless the state can be loaded; it may have dropped layers since."""
         entries(state, where, self.state_dict())
         layers, plain = state["layers"], state["plain"]
         kept = [name for name in self.blocks if isinstance(layers, Mapping) and name in layers]
@@ -427,7 +427,7 @@ class BlockDiagonal:
             raise InvalidInputError(f"{where}.sigma must be empty without source='propagated'.")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         for name in [name for name in self.blocks if name not in state["layers"]]:
             self._drop(name)
         for name, block in self.blocks.items():

@@ -83,12 +83,12 @@ class ConjugateGradients:
         return {"damping": self._damping}
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("damping",))
         real(state["damping"], f"{where}.damping", low=0)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self._damping = state["damping"]
 
 

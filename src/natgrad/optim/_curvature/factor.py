@@ -257,11 +257,11 @@ class Factor:
     def check_state(
         self, state: Any, where: str, shape: tuple[int, ...], *, kept: bool = True
     ) -> None:
-        """Raise unless a state can be loaded.
+        """Raise unless the state can be loaded.
 
         Args:
-            state: What may be one.
-            where: Its place in the whole.
+            state: The state to check.
+            where: Its path, for messages.
             shape: Of the matrix.
             kept: Whether a factor that was ever set must be there.
         """
@@ -286,7 +286,7 @@ class Factor:
             raise InvalidInputError(f"{where}.multiple must be that of a constant matrix.")
 
     def load_state_dict(self, state: Mapping[str, Any], like: Tensor) -> None:
-        """Take a checked state, on the device of `like` and in its precision, single or wider."""
+        """Load a checked state, on the device of `like` and in its precision, single or wider."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         self.summed, self.rows = (
             None if kept is None else kept.to(like.device, dtype, copy=True)

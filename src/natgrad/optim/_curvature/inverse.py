@@ -328,11 +328,11 @@ class Keeper:
     def check_state(
         self, state: Any, where: str, shape: tuple[int, ...], factor: Mapping[str, Any]
     ) -> None:
-        """Raise unless a state can be loaded.
+        """Raise unless the state can be loaded.
 
         Args:
-            state: What may be one.
-            where: Its place in the whole.
+            state: The state to check.
+            where: Its path, for messages.
             shape: Of the factor.
             factor: The checked state of the factor.
         """
@@ -371,7 +371,7 @@ class Keeper:
             raise ShapeError(f"{data} must have as many values as vectors.")
 
     def load_state_dict(self, state: Mapping[str, Any], like: Tensor) -> None:
-        """Take a checked state, on the device of `like` and in its precision, single or wider."""
+        """Load a checked state, on the device of `like` and in its precision, single or wider."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         data = {
             key: value.to(like.device, dtype, copy=True) if isinstance(value, Tensor) else value

@@ -69,7 +69,7 @@ class PlainBlock:
         """Do nothing: traces come with the factors."""
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("trace", "past", "damping"))
         real(state["damping"], f"{where}.damping", low=0)
         past = real(state["past"], f"{where}.past", low=0)
@@ -77,7 +77,7 @@ class PlainBlock:
             real(state["trace"], f"{where}.trace", low=0)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.trace, self._past = state["trace"], state["past"]
         self._damping = state["damping"]
 
@@ -122,7 +122,7 @@ class AdamBlock:
         return {"squares": self.squares, "weight": self._weight}
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("squares", "weight"))
         weight = real(state["weight"], f"{where}.weight", low=0)
         if state["squares"] is not None or weight:
@@ -130,7 +130,7 @@ class AdamBlock:
             tensor(state["squares"], f"{where}.squares", shape=shape, dtypes=ALL_FLOATS, empty=True)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self._weight, squares = state["weight"], state["squares"]
         like = wide(self.param)
         self.squares = None if squares is None else squares.to(like.device, like.dtype, copy=True)
@@ -198,13 +198,13 @@ class DiagonalBlock:
         return {"squares": self.squares.state_dict(), **numbers}
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, self.state_dict())
         for name in ("damping", "mean", "unit"):
             real(state[name], f"{where}.{name}", low=0)
         self.squares.check_state(state["squares"], f"{where}.squares", self.layer.shape)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.squares.load_state_dict(state["squares"], self.layer.weight)
         self._damping, self.mean, self.unit = state["damping"], state["mean"], state["unit"]

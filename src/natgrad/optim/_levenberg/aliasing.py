@@ -55,7 +55,7 @@ class Watch:
         return {"first": self.first, "row": self.row, "warned": self.warned}
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         found = entries(state, where, ("first", "row", "warned"))
         integer(found["row"], f"{where}.row", low=0)
         if found["first"] is not None:

@@ -40,7 +40,7 @@ class Nielsen:
         return {"damping": self.value, "growth": self.growth}
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         found = entries(state, where, ("damping", "growth"))
         if found["damping"] is not None:
             real(found["damping"], f"{where}.damping", low=0, low_open=True)

@@ -62,7 +62,7 @@ class GaussNewtonStatistics:
         return self.status != "accepted"
 
     def scalars(self) -> dict[str, float]:
-        """Return the numbers that are known, flat, for TensorBoard or any other logger.
+        """Return the known numbers as a flat dictionary, for TensorBoard or any other logger.
 
         Example:
             >>> found = GaussNewtonStatistics(loss=0.5, losses={"interior": 0.5}).scalars()

@@ -55,7 +55,7 @@ class WeightAverage:
         return {"steps": self.steps, "values": dict(zip(names, self.values, strict=True))}
 
     def check_state(self, state: Any, where: str, names: Sequence[str]) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("steps", "values"))
         integer(state["steps"], f"{where}.steps", low=0)
         saved = entries(state["values"], f"{where}.values", names)
@@ -69,7 +69,7 @@ class WeightAverage:
             )
 
     def load_state_dict(self, state: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.steps = state["steps"]
         with torch.no_grad():
             for name, value in zip(names, self.values, strict=True):

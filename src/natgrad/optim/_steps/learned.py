@@ -200,7 +200,7 @@ class Lengths:
         return {"values": dict(self.values), "last": last, "tensors": tensors, "losses": losses}
 
     def check_state(self, state: Any, where: str, names: Mapping[Tensor, str]) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("values", "last", "tensors", "losses"))
         losses = entries(state["losses"], f"{where}.losses", ("mean", "spread", "batches"))
         real(losses["mean"], f"{where}.losses.mean")
@@ -235,7 +235,7 @@ class Lengths:
             raise InvalidInputError(f"{where}.last lacks the block of {free[0]!r}.")
 
     def load_state_dict(self, state: Mapping[str, Any], names: Mapping[Tensor, str]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         kept = {name: p for p, name in names.items()}
         self.values, losses = dict(state["values"]), state["losses"]
         self._loss, self._spread = losses["mean"], losses["spread"]

@@ -61,7 +61,7 @@ class Resumable(torch.optim.Optimizer):
         return [*self._params, *buffers]
 
     def remove(self) -> None:
-        """Remove every hook from the model and the criterion; the optimizer cannot step afterwards."""
+        """Remove every hook from the model and the criterion; `step` cannot be used afterwards."""
         self._core.capture.remove()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ class NGD(Resumable):
 
     Each layer's Fisher block is approximated by a Kronecker product: the second moments of its
     inputs, and of errors sampled from the model. The direction is [BLH18] (20),
-    d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, where G is an average of gradients. The length of steps is learned per
+    d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, where G is an average of gradients. The step length is learned per
     layer, from the slope that is left after each step. Nothing needs tuning; docs/optimizer.md
     explains each part.
 

@@ -93,7 +93,7 @@ class Ruler:
             )
         measured = not verified and not self.custom and model.pieces is not None
         if measured and loss is not None and not 0 <= predicted <= loss:
-            # A gradient that differs much from those behind the factors predicts more than the whole
+            # A gradient very different from those behind the factors predicts more than the whole
             # loss. An average of gradients that differs much from this one predicts an increase.
             shorter = model.shorten(value, loss if loss > 0 else math.inf)
             if shorter < value:

@@ -38,7 +38,7 @@ def observed_natural_flow(
 ) -> Trajectory[Factors]:
     """Follow natural gradient flow with the Fisher of the observed entries until they fit.
 
-    Ẇ = −J⁺(β_Ω − y), with J the Jacobian of the observed entries β_Ω. Their residual decays as e^{−t}.
+    Ẇ = −J⁺(β_Ω − y), J the Jacobian of the observed entries β_Ω. The residual decays as e^{−t}.
     WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ is conserved, because J⁺ maps into the range of Jᵀ.
 
     Heun's method with step control: the error of a step is measured against each layer's norm, and

@@ -46,8 +46,8 @@ class Watch:
         self.warned = True
         return (
             f"the loss is {loss:.1e} on the points of the fit but {held_out:.1e} on the held-out "
-            "ones: the network bends between its points, and its true error is given by the second "
-            "number. Use more points, or draw new ones before each step: resample=."
+            "ones: the network bends between its points, and the second number measures its true "
+            "error. Use more points, or draw new ones before each step: resample=."
         )
 
     def state_dict(self) -> dict[str, float | int | bool | None]:

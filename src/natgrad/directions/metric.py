@@ -119,7 +119,7 @@ class _Measured(Likelihood, ABC):
         return self.inner._sample(output, generator)
 
     def visible(self, like: Tensor) -> Tensor | None:
-        """Return outputs and labels as the loss checks them."""
+        """Return the visible output directions of the loss itself."""
         return self.inner.visible(like)
 
     def _fisher(self, f: Tensor) -> Tensor:

@@ -320,8 +320,8 @@ def _checked(
 # fit the batch and are updated ahead of schedule.
 _STALE = 0.2
 
-# At a verified step, the damping rule is applied up to this many times, once for each unverified
-# step before it. After an undone step it is applied this many times, so that few steps in a row
+# At a verified step, the damping rule is applied up to this many times, to account for unverified
+# steps before it. The second number is for undone steps, so that few steps in a row
 # are lost.
 _REPEATS, _UNDONE = 2, 4
 

@@ -28,7 +28,7 @@ class Call:
         loss: The loss as reduced; None under a custom loss.
         unit: Factor of one sample in the loss as reduced, 1/n or 1.
         likelihood: The likelihood of these outputs, with weights of samples if there are any.
-        weight: Derivative of the differentiated total by this loss; None before backward.
+        weight: Derivative of the total with respect to this loss; None before backward.
         moments: Sums for every layer, if requested.
         traces: Squared norms of sampled gradients of parameters without factors, if requested.
         single: The inputs of every layer, if there is a single sample.

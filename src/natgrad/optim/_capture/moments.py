@@ -274,7 +274,7 @@ class Gather:
 
 
 def _thinned(t: Tensor, stride: int) -> tuple[Tensor, float]:
-    """Return every k-th entry along the first axis, and k."""
+    """Return every `stride`-th entry along the first axis, and how many entries each represents."""
     if stride == 1:
         return t, 1.0
     part = t[::stride]

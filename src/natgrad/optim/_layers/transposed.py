@@ -77,7 +77,7 @@ class BiasLayer(NormLayer):
         self.name = f"{name}.bias" if name else "bias"
 
     def normalized(self, x: Tensor) -> Tensor:
-        """Return nothing: the bias has no factor."""
+        """Raise: a bias is not multiplied with an input."""
         raise NotImplementedError
 
     def per_sample(self, t: Tensor, n: int) -> Tensor:

@@ -270,7 +270,7 @@ def test_metrics_that_do_not_fit():
         Wasserstein(torch.ones(3, 3))
     apart = GROUND.clone()
     apart[0, 1:] = apart[1:, 0] = math.inf
-    refused(UnsupportedError, "falls apart", Wasserstein(apart))
+    refused(UnsupportedError, "is not connected", Wasserstein(apart))
 
 
 def test_flows_of_completion_follow_the_metric_too():

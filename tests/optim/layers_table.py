@@ -1,4 +1,4 @@
-"""The table of supported layers: what each one's block is, and the test that says so.
+"""The table of supported layers: the block of each layer, and the test that checks it.
 
 `python -m tests.optim.layers_table` writes it into docs/losses_and_layers.md.
 """
@@ -17,7 +17,7 @@ ROWS = [
     ("Linear", f"Λ ⊗ Λ̃; {_EXACT}", test_factors.test_deep_linear_blocks_are_exact),
     (
         "Linear on sequences",
-        "a row per position, or positions first averaged (`sharing='reduce'`)",
+        "one row per position, or one per sample after averaging (`sharing='reduce'`)",
         test_layers.test_reduced_sharing_is_exact_where_only_the_average_matters,
     ),
     (
@@ -27,12 +27,12 @@ ROWS = [
     ),
     (
         "Linear that shares the weight of an Embedding",
-        "the block of the Linear; the lookups are left out",
+        "the block of the Linear; the Embedding lookups are not counted",
         test_layers.test_a_tied_weight_has_the_block_of_the_head,
     ),
     (
         "Linear with the weight and bias of another Linear",
-        "one block, every use counts",
+        "one block; every use counts",
         test_layers.test_twins_count_both_uses,
     ),
     (
@@ -42,12 +42,12 @@ ROWS = [
     ),
     (
         "ConvTranspose1d, ConvTranspose2d, ConvTranspose3d",
-        "Λ ⊗ Λ̃ of inputs and patches of errors; the exact block of the bias; no groups",
+        "Λ ⊗ Λ̃ of inputs and patches of errors; an exact block for the bias; no groups",
         test_layers.test_a_transposed_convolution_of_one_position_is_exact_for_one_sample,
     ),
     (
         "Conv1d, Conv2d, Conv3d in groups",
-        "Λ ⊗ Λ̃ of every group",
+        "Λ ⊗ Λ̃ for each group",
         test_layers.test_groups_are_convolutions_side_by_side,
     ),
     (
@@ -62,7 +62,7 @@ ROWS = [
     ),
     (
         "LSTM, GRU, RNN, LSTMCell, GRUCell, RNNCell",
-        "Λ ⊗ Λ̃ of every matrix with its bias, a row per time step; exact for one step of one "
+        "Λ ⊗ Λ̃ for each matrix with its bias, one row per time step; exact for one step of one "
         "sample; no projections",
         test_layers.test_rows_of_recurrent_layers_give_the_gradients,
     ),
@@ -73,12 +73,12 @@ ROWS = [
     ),
     (
         "LayerNorm, RMSNorm, GroupNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d",
-        "the exact block of scale and shift; its diagonal beyond 1024 numbers",
+        "the exact block of scale and shift; only its diagonal above 1024 numbers",
         test_layers.test_blocks_of_normalizations_are_exact,
     ),
     (
         "MultiheadAttention",
-        "Λ ⊗ Λ̃ of queries, keys, values and output; self-attention and cross-attention",
+        "Λ ⊗ Λ̃ for queries, keys, values and output; self-attention and cross-attention",
         test_attention.test_cross_attention_is_that_of_linear_layers,
     ),
 ]
@@ -94,7 +94,7 @@ def table() -> str:
 
 
 def named() -> set[str]:
-    """The classes that the table speaks of."""
+    """The classes that the table names."""
     return {word for label, _, _ in ROWS for word in re.findall(r"\b[A-Z]\w+", label)}
 
 

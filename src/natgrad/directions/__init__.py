@@ -1,4 +1,4 @@
-"""Directions to move along, the Fisher they stand on, and the kernels they leave."""
+"""Directions of descent, their Fisher matrices, and their tangent kernels."""
 
 from natgrad.directions._euclidean import euclidean
 from natgrad.directions._fisher import Fisher

@@ -1,4 +1,4 @@
-"""The border at which batches are checked."""
+"""Checks of batches."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ def check_problem(
     params: P,
     batch: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Return (x, y) after checking parameters, inputs and that labels pair up.
+    """Return (x, y) after checking parameters, inputs, and that there is one label per input.
 
     Raises:
-        InvalidInputError: One of its subclasses, saying what was expected and what came.
+        InvalidInputError: One of its subclasses, with the expected and the given value.
     """
     check_model(parametrization, likelihood)
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
@@ -41,8 +41,8 @@ def plainly_linear(
 ) -> bool:
     """Return whether ordinary tensors form a linear problem; raise if their shapes do not fit.
 
-    Then no entry of the inputs has to be read: NaN or an infinity always shows in the outputs.
-    The values of labels are left to the likelihood. False means that `check_problem` decides.
+    If they do, inputs need not be checked: NaN or infinity always shows in the outputs.
+    The likelihood checks the values of labels. False means that `check_problem` decides.
     """
     if not (type(batch) is tuple and len(batch) == 2 and isinstance(likelihood, Likelihood)):
         return False
@@ -80,7 +80,7 @@ def check_params(parametrization: Parametrization[P], params: P) -> None:
 
 
 def _check_dense(value: object, name: str) -> None:
-    """Raise unless the value is a dense tensor; one on another device is left to be compared."""
+    """Raise unless the value is a dense tensor; devices are compared elsewhere."""
     if not isinstance(value, Tensor):
         raise DtypeError(f"{name} must be a torch.Tensor, but got {describe(value)}.")
     if not value.is_meta:
@@ -132,7 +132,7 @@ def finite_outputs(parametrization: Parametrization[P], params: P, x: Tensor) ->
 
 
 def describe(value: object) -> str:
-    """Return a short name of what came instead of what was expected."""
+    """Return a short description of an unexpected value."""
     if isinstance(value, (tuple, list)):
         return f"a {type(value).__name__} of length {len(value)}"
     return f"a {type(value).__name__}"

@@ -26,7 +26,7 @@ def euclidean(
     Args:
         likelihood: The loss.
         parametrization: The model.
-        params: Where, in the parametrization's structure.
+        params: The parameters, in the parametrization's structure.
         batch: Inputs and labels (x, y).
 
     Raises:
@@ -53,7 +53,7 @@ def euclidean(
 def descent(
     likelihood: Likelihood, parametrization: Parametrization[P], params: P, x: Tensor, y: Tensor
 ) -> P:
-    """Return −∇L unchecked, each product of layers formed once: what flows evaluate."""
+    """Return −∇L without checks, with each product of layers formed once; flows call this."""
     if isinstance(parametrization, LinearHypothesis):
         h = parametrization.hypothesis(params)
         outputs = parametrization.evaluate(h, x)

@@ -26,12 +26,12 @@ from natgrad.parametrizations.base import (
 
 @options
 class Fisher(Generic[P]):
-    """F = Σₙ Jₙᵀ Fₙ Jₙ over inputs x, reduced as the loss; never stored unless asked.
+    """F = Σₙ Jₙᵀ Fₙ Jₙ over inputs x, reduced as the loss; stored only on request.
 
     Args:
         likelihood: The loss.
         parametrization: The model.
-        params: Where.
+        params: The parameters.
         x: Inputs.
 
     Example:
@@ -79,8 +79,8 @@ class Fisher(Generic[P]):
     def block(self, i: int, j: int) -> Tensor:
         """Return the block of layers i and j (from 1), suppl. (18)–(19) for deep linear networks.
 
-        Rows and columns run over the layer's entries row-major, so the Kronecker factors stand in
-        the other order than in the paper, whose vec stacks columns.
+        Rows and columns run over the layer's entries row-major, so the Kronecker factors are in
+        the opposite order from the paper, whose vec stacks columns.
         """
         self._check_layers(i, j)
         if not self._is_kronecker():
@@ -114,13 +114,13 @@ class Fisher(Generic[P]):
 
     @torch.no_grad()
     def inverse_matvec(self, v: P) -> P:
-        """Return G v, G the generalized inverse of `inverse_block`, in the parameters' structure.
+        """Return G v for the generalized inverse G of `inverse_block`, structured like params.
 
-        [BLH18] (23), §6 and suppl. (33), (36): what each layer wants is sent to the outputs
-        through inverses, weighed by Σ̃ and Σ⁻¹ there, and handed back in equal shares,
+        [BLH18] (23), §6 and suppl. (33), (36): each layer's vector is mapped to the outputs
+        through inverses, weighted by Σ̃ and Σ⁻¹ there, and returned in equal shares,
             (Gv)ᵢ = (1/L) (Wᵢᵃ)⁻¹ Σ̃ H Σ⁻¹ (Wᵢᵇ)⁻¹,  H = (1/L) Σⱼ (Wⱼᵃᵀ)⁻¹ vⱼ (Wⱼᵇᵀ)⁻¹,
-        with pseudo-inverses. Least squares of the layers' own sizes: no matrix of p rows is formed.
-        F G F = F where all partial products have full rank; −G∇L is then the natural gradient with
+        with pseudo-inverses. It solves least squares of the layers' sizes, without a p-row matrix.
+        F G F = F if all partial products have full rank; −G∇L is then the natural gradient with
         `selection="equal_share"`.
 
         Args:
@@ -144,7 +144,7 @@ class Fisher(Generic[P]):
         h = torch.stack([lstsq(b, lstsq(a.mT, g).solution.mT).solution.mT for (a, b), g in parts])
         scale = self.likelihood.scale(len(self.x))
         u = torch.linalg.solve(self._blocks[0] / scale, h.sum(0))
-        # Σ⁻¹ by least squares on the inputs: their second moment has twice the digits to lose.
+        # Σ⁻¹ by least squares on the inputs: their second moment would lose twice as many digits.
         u = lstsq(self.x, lstsq(self.x.mT, u.mT).solution).solution.mT / scale
         moved = [lstsq(b.mT, lstsq(a, u).solution.mT).solution.mT for a, b in sides]
         return cast(P, tuple(w / depth**2 for w in moved))

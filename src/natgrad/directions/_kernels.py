@@ -26,7 +26,7 @@ def ntk(
 ) -> Tensor:
     """Return the neural tangent kernel J(x) J(other)ᵀ.
 
-    Entry [a, b] is how fast output a of x moves in response to minus the loss gradient at output b
+    Entry [a, b] is the speed of output a of x in response to minus the loss gradient at output b
     of `other`, along gradient flow. For matrix products K[G] = Σᵢ (AᵢAᵢᵀ) G (BᵢᵀBᵢ) in closed
     form; for networks Jacobian rows are computed in chunks.
 
@@ -84,8 +84,8 @@ def natural_ntk(
 
     F is averaged over its inputs, times the number of data in `other` if the loss is summed (over
     all entries of a matrix it is always summed), so that outputs move by −K ∇L along natural
-    gradient flow on `other`. Networks contribute their Gram matrix, in chunks; where that is
-    ill-conditioned dense Jacobian rows are held instead, n k p numbers. For matrix
+    gradient flow on `other`. For networks the Gram matrix is computed in chunks; if it is
+    ill-conditioned, dense Jacobian rows are stored instead, n k p numbers. For matrix
     products over all entries K is the projection on the reachable velocities: the identity at
     every depth, as long as one layer alone can move β anywhere.
 
@@ -155,10 +155,10 @@ def natural_ntk(
 
 
 def _jacobian_rows(parametrization: Parametrization[P], params: P, *inputs: Tensor) -> list[Tensor]:
-    """Return Jacobian rows `(n, k, ·)` of several inputs, in coordinates of our own choice.
+    """Return Jacobian rows `(n, k, ·)` of several inputs, in convenient coordinates.
 
-    Only inner products of rows matter, so the Cholesky factor of their Gram matrix, which comes in
-    chunks, stands in for rows of many parameters; the rows themselves where it is ill-conditioned.
+    Only inner products of rows matter, so the Cholesky factor of their Gram matrix, computed in
+    chunks, replaces rows of many parameters. If it is ill-conditioned, the rows are used.
     """
     distinct = list({id(x): x for x in inputs}.values())
     rows: list[Tensor] | None = None

@@ -47,13 +47,13 @@ def natural(
     """Return v with F(params) v = −∇L(params), the natural gradient direction.
 
     F is never formed: it shares a square root with the gradient, so v is a least-squares
-    solution, found in the smallest space that the parametrization's structure allows. Where F is
+    solution, found in the smallest space that the parametrization's structure allows. If F is
     singular and −∇L has no solution, v is −F⁺∇L.
 
     Args:
         likelihood: The loss; its reduction does not change the direction unless damped.
         parametrization: The model.
-        params: Where, in the parametrization's structure.
+        params: The parameters, in the parametrization's structure.
         batch: Inputs and labels (x, y).
         selection: Which of the solutions: `"min_norm"` ([KMH21] 5), `"equal_share"` ([BLH18] 16,
             [KMH21] 51 as corrected) or `LayerShares(weights)`.
@@ -62,14 +62,14 @@ def natural(
             parametrization's default, which its docstring states.
         damping: λ ≥ 0; v solves (F + λI) v = −∇L instead, F reduced as the loss is. With shares,
             each layer's own block is damped.
-        metric: What replaces the Fisher of each sample's outputs: `"fisher"` (nothing),
+        metric: The metric on each sample's outputs: `"fisher"` (default),
             `"euclidean"`, or `Wasserstein(…)` of `natgrad.directions.metric`.
 
     Raises:
         InvalidInputError: If an argument has the wrong shape, dtype, device or value.
         RankDeficientError: If a layer that shares cannot produce its share alone.
         VelocityOverflowError: If the true velocity does not fit the dtype.
-        ConvergenceError: If factors of a product are too close to rank-deficient to lift through.
+        ConvergenceError: If factors of a product are too close to rank-deficient.
         UnsupportedError: If there is no exact method for the combination.
 
     Example:
@@ -84,7 +84,7 @@ def natural(
     """
     params = detach(params)
     problem = (likelihood, parametrization, params, batch)
-    # The answer is checked at the end, so NaN in a linear problem need not be looked for twice.
+    # The answer is checked at the end, so linear problems need no other check for NaN.
     plain = plainly_linear(*problem)
     if not plain:
         check_problem(*problem)
@@ -149,10 +149,10 @@ def _prepare(
 
 @dataclass
 class NaturalField(Generic[P]):
-    """The natural direction as a function of the parameters, of a problem checked before.
+    """The natural direction as a function of the parameters, for a problem that was checked.
 
-    Nothing but the answer is checked. If that is not finite, or if there is none, the parameters
-    and outputs are looked at to say why.
+    Only the answer is checked. If it is not finite, or if there is none, the parameters
+    and outputs are examined to explain why.
     """
 
     likelihood: Likelihood
@@ -165,7 +165,7 @@ class NaturalField(Generic[P]):
     damping: float
 
     def __call__(self, params: P) -> P:
-        """Return the direction at parameters of the structure that was checked."""
+        """Return the direction at parameters of the checked structure."""
         return self.at(params, self.parametrization.predict(params, self.x))
 
     def at(self, params: P, outputs: Tensor) -> P:

@@ -45,7 +45,7 @@ class GaussianInputs:
     covariance: Tensor | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a covariance that is not positive definite."""
+        """Raise if the covariance is not positive definite."""
         if self.covariance is not None:
             check_covariance(self.covariance, "the covariance of inputs")
 
@@ -99,7 +99,7 @@ class GaussianInputs:
         )
 
     def solve_identity(self, likelihood: Likelihood, beta: Tensor, d: Tensor) -> Tensor | None:
-        """Return F(β)⁻¹ d in O(dim) where C = I and β is one vector of logits; else None."""
+        """Return F(β)⁻¹ d in O(dim) if C = I and β is one vector of logits; else None."""
         instance(likelihood, "likelihood", Likelihood)
         tensor(d, "d", shape=tuple(tensor(beta, "beta").shape))
         same_kind(d, beta, "d", "beta")
@@ -124,7 +124,7 @@ FisherOver = Tensor | GaussianInputs | Literal["batch", "all"] | None
 
 
 def check_fisher_over(value: object) -> None:
-    """Raise unless the value is one that `fisher_over` takes."""
+    """Raise unless the value is valid for `fisher_over`."""
     if value is None or isinstance(value, (Tensor, GaussianInputs)):
         return
     if isinstance(value, str) and value in ("batch", "all"):

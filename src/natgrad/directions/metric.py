@@ -1,7 +1,7 @@
-"""Which metric on outputs the natural direction is steepest in: Fisher, Euclidean, Wasserstein.
+"""The metric on outputs that defines the natural direction: Fisher, Euclidean, Wasserstein.
 
-A metric gives every sample's outputs a quadratic form M in place of the Fisher. The direction is
-steepest in it whatever the parametrization: velocities of outputs are M⁻¹ times the loss gradient.
+A metric defines a quadratic form M on each sample's outputs, in place of the Fisher. The direction
+is steepest in M for every parametrization: velocities of outputs are M⁻¹ times the loss gradient.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ class Wasserstein:
     """The metric of optimal transport between the model's own distributions of labels.
 
     - `Gaussian`: W₂ between normal distributions of one covariance is the distance of their means,
-      so M = I; for Σ̃ = σ²I that is σ² times the Fisher.
+      so M = I; for Σ̃ = σ²I this is σ² times the Fisher.
     - `Bernoulli`: labels are the two nodes of a graph (Maas 2011; Li and Montúfar 2018), so
       M = (p(1 − p))²/θ for each logit, θ a mean of p and 1 − p. Up to a factor this is
       (p(1 − p))^κ with κ = 2 (arithmetic), 3/2 (geometric), 1 (harmonic: the Fisher); the
@@ -79,7 +79,7 @@ def _check_ground(ground: Tensor) -> Tensor:
 
 
 def with_metric(likelihood: Likelihood, metric: OutputMetric) -> Likelihood:
-    """Return the loss with the metric in the place of its Fisher."""
+    """Return the loss with the metric in place of its Fisher."""
     if isinstance(metric, Wasserstein):
         kind = next((k for k in _TRANSPORTS if isinstance(likelihood, k)), None)
         if kind is None:
@@ -119,7 +119,7 @@ class _Measured(Likelihood, ABC):
         return self.inner._sample(output, generator)
 
     def visible(self, like: Tensor) -> Tensor | None:
-        """Return what the loss itself sees."""
+        """Return the visible output directions of the loss itself."""
         return self.inner.visible(like)
 
     def _fisher(self, f: Tensor) -> Tensor:
@@ -192,7 +192,7 @@ class _Graph(_Measured):
         if metric.ground is None:
             raise InvalidInputError(
                 "Wasserstein of Categorical needs distances between classes: pass ground, e.g. "
-                "1 − torch.eye(k) for classes all alike."
+                "1 − torch.eye(k) for equally distant classes."
             )
         if metric.mean == "latent":
             raise InvalidInputError("mean='latent' is for Bernoulli, not for Categorical.")
@@ -211,7 +211,7 @@ class _Graph(_Measured):
         factor, info = torch.linalg.cholesky_ex(basis @ laplacian @ basis.mT)
         if bool(info.any()):
             raise UnsupportedError(
-                "the graph of classes falls apart: distances are infinite between parts of it, or "
+                "the graph of classes is not connected: distances between parts are infinite, or "
                 "probabilities have vanished to rounding. Use a Euclidean or Fisher metric there."
             )
         return p, basis, factor

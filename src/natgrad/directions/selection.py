@@ -1,4 +1,4 @@
-"""Which of the many natural gradients of an over-parametrized model."""
+"""The choice among the many natural gradients of an over-parametrized model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where training goes: descents and flows, with error control and a reason for stopping."""
+"""Descents and flows, with error control and a reason for stopping."""
 
 from natgrad.flows._descend import descend
 from natgrad.flows._end_to_end import end_to_end

@@ -1,4 +1,4 @@
-"""Mini-batches of a descent: which samples each step sees."""
+"""Mini-batches of a descent: which samples each step uses."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -11,14 +11,14 @@ ORDERS = ("shuffle", "cyclic", "replacement")
 
 
 def indices(n: int, size: int, order: Order, generator: torch.Generator | None) -> Iterator[Tensor]:
-    """Yield the samples of one mini-batch after the other, without end.
+    """Yield the samples of one mini-batch after another, endlessly.
 
     Args:
         n: Number of samples.
-        size: Samples per mini-batch. The last one of an epoch is smaller if n is no multiple.
+        size: Samples per mini-batch. The last one of an epoch may be smaller.
         order: `"shuffle"` (a new permutation per epoch), `"cyclic"` (the samples in turn) or
             `"replacement"` (independent draws).
-        generator: Where the draws come from; None is torch's own.
+        generator: Random generator; None is torch's global one.
 
     Example:
         >>> batches = indices(3, 2, "cyclic", None)

@@ -1,4 +1,4 @@
-"""The time an integrator sees."""
+"""The time variable of an integrator."""
 
 import math
 from dataclasses import dataclass

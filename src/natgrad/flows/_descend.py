@@ -42,16 +42,16 @@ def descend(
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> Trajectory[P]:
-    """Step params ← params + η · direction until a rule is met.
+    """Step params ← params + η · direction until a stopping rule is met.
 
-    Time is the sum of step lengths on the loss as reduced; a normalized step of η along
+    Time is the sum of step lengths, for the loss as reduced. A normalized step of η along
     −∇ log L takes the time in which the loss falls that far, Δt = η (1/L₁ − 1/L₀)/ln(L₀/L₁).
 
-    With `batch_size` every step sees a mini-batch: stochastic descent. The gradient of a mini-batch
-    estimates that of the whole loss without bias, so that time keeps its meaning: a summed loss of
-    b samples out of n counts n/b times. A natural direction has the Fisher of its mini-batch. Step
-    rules compare losses on the mini-batch of their step. Saved losses and stopping rules look at
-    all samples; a rule that asks for the loss evaluates it after every step.
+    With `batch_size` every step uses a mini-batch: stochastic descent. The gradient of a mini-batch
+    is an unbiased estimate of that of the whole loss, so time keeps its meaning: a summed loss of
+    b samples out of n counts n/b times. A natural direction uses the Fisher of its mini-batch. Step
+    rules compare losses on the mini-batch of their step. Saved losses and stopping rules use
+    all samples; a stopping rule that needs the loss evaluates it after every step.
 
     Args:
         direction: `euclidean` or `natural`.
@@ -63,20 +63,20 @@ def descend(
             `momentum`, `adam`, `shampoo`, `muon`, `diagonal_fisher`, `kfac`, or one of them
             `capped`.
         until: Final time, or a stopping rule.
-        save_every: Save every so many steps (and the first and last).
+        save_every: Steps between saved states (the first and last are always saved).
         record: Diagnostics to save, by name: functions of the parameters.
-        max_steps: Give up (status stalled) after so many steps.
+        max_steps: Give up (status stalled) after this number of steps.
         batch_size: Samples per step; default all of them. The last mini-batch of an epoch may be
             smaller.
         order: Which samples a mini-batch takes: `"shuffle"`, each once per epoch in a new random
             order; `"cyclic"`, each once per epoch in the order of the batch; `"replacement"`,
             independent draws.
-        generator: Source of the random orders; default torch's global one.
+        generator: Random generator for the order; default torch's global one.
         **options: Passed to `direction`: `selection`, `fisher_over`, `metric` and `damping` of
             `natural`, the last also as a schedule; `euclidean` has none.
 
     Returns:
-        The trajectory; `error_estimate` is NaN, for a descent is not an approximation.
+        The trajectory; `error_estimate` is NaN, because a descent is not an approximation.
 
     Example:
         >>> from natgrad import Direct, Gaussian, euclidean
@@ -126,7 +126,7 @@ def descend(
             if rule.met(progress):
                 status, detail = rule.status, f"{rule.reason} after {steps} steps"
                 break
-    except UnsupportedError:  # no step will ever do
+    except UnsupportedError:  # no step length works
         raise
     except NatgradError as error:
         status, detail = Status.DIVERGED, f"at step {steps + 1}: {error}"

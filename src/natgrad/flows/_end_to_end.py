@@ -1,4 +1,4 @@
-"""What gradient flow of a matrix product does to the product itself.
+"""The motion of a matrix product under gradient flow of its factors.
 
 Arora, Cohen and Hazan 2018, *On the optimization of deep networks: implicit acceleration by
 overparameterization*, Theorem 1: factors that start balanced stay balanced, and then

@@ -1,4 +1,4 @@
-"""The loop that every solver of a flow runs in: step, save, ask the stopping rule."""
+"""The loop that runs every solver of a flow: step, save, check the stopping rule."""
 
 from abc import ABC, abstractmethod
 from typing import Generic, NamedTuple
@@ -35,10 +35,10 @@ class Ended(NamedTuple):
 
 
 class Path(ABC, Generic[P]):
-    """A flow being solved: where it is, and how it takes the next step.
+    """A flow being solved: its present state, and its next step.
 
     Attributes:
-        method: What computes it, in words.
+        method: The method, in words.
         t: Time reached.
     """
 
@@ -47,11 +47,11 @@ class Path(ABC, Generic[P]):
 
     @abstractmethod
     def begin(self) -> None:
-        """Do what must be done before the first step."""
+        """Prepare the first step."""
 
     @abstractmethod
     def step(self) -> Ended | None:
-        """Take one step; return None, or why there is none."""
+        """Take one step; return None, or the reason why there is none."""
 
     @abstractmethod
     def at(self, t: float) -> P:
@@ -69,7 +69,7 @@ class Path(ABC, Generic[P]):
 
     @property
     def spent(self) -> int:
-        """Return what counts against `max_evaluations`."""
+        """Return the number that is compared with `max_evaluations`."""
         return self.evaluations
 
     @property
@@ -79,24 +79,24 @@ class Path(ABC, Generic[P]):
 
     @property
     def note(self) -> str:
-        """Return what a user should know of the path besides why it ended."""
+        """Return details of the path for the user, besides why it ended."""
         return ""
 
     def failed(self, error: NatgradError, t: float) -> Ended:
-        """Return what an error at time t means for the trajectory."""
+        """Return the status and message for an error at time t."""
         if isinstance(error, _SINGULAR):
             return Ended(Status.SINGULAR, f"a rank is lost near t = {t:.6g}: {error}")
         return Ended(Status.DIVERGED, f"near t = {t:.6g}: {error}")
 
 
 class Solver(ABC):
-    """A way to solve flows, which says which problems it suits.
+    """A method for solving flows, with a test for the problems that it suits.
 
     Attributes:
-        name: What `integrate(method=...)` calls it.
-        purpose: What it is for, in words.
-        default_rtol: Accuracy if none is asked for.
-        successor: The solver that takes over under `method="auto"` where this one fails.
+        name: Its name in `integrate(method=...)`.
+        purpose: The problems that it solves, in words.
+        default_rtol: Accuracy if none is given.
+        successor: The solver that continues with `method="auto"` if this one fails.
     """
 
     name: str
@@ -116,13 +116,13 @@ class Solver(ABC):
     def start(
         self, problem: Problem[P], reached: Reached[P], end: float, settings: Settings
     ) -> Path[P]:
-        """Return the path that starts where another ended, at time 0 for the first."""
+        """Return the path that starts where another one ended; the first starts at time 0."""
 
 
 def follow(
     path: Path[P], start: Reached[P], rule: Rule, recorder: Recorder[P], max_evaluations: int
 ) -> Reached[P]:
-    """Step until the rule is met or the flow cannot go on; return where it is then."""
+    """Step until the rule is met or the flow cannot continue; return the state reached."""
     t, steps, here = start.t, start.steps, start.params
     lost = False
     ended = Ended(Status.STALLED, f"gave up after {max_evaluations} evaluations")

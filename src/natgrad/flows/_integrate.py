@@ -62,10 +62,10 @@ def integrate(
       w_l² − w_k² of diagonal networks, WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ of matrix products. A single layer
       conserves what is orthogonal to the span of the data.
     - `natural`: natural gradient flow F ẇ = −∇L ([KMH21] 3–5). Outputs at the batch follow one path
-      whatever the parametrization, as long as the Jacobian keeps full row rank. A single layer
+      for every parametrization, as long as the Jacobian keeps full row rank. A single layer
       conserves what is orthogonal to the span of the data and, on logistic loss, e^{t} ∇L.
 
-    The loss never increases along either.
+    The loss never increases along either flow.
 
     Args:
         direction: `euclidean` or `natural`.
@@ -76,35 +76,35 @@ def integrate(
         until: Final time, or a stopping rule.
         times: Times to save, increasing; default every accepted step.
         method: How to solve; default `"auto"`, which chooses by problem, size and rtol.
-            `Trajectory.method` says what it chose, and why.
+            `Trajectory.method` records which method it chose, and why.
 
-            - `"newton"`: natural flow of logistic regression, solved for by Newton's method at
-              every step and saved time. Under `"auto"`, `"dop853"` goes on where it gives up.
+            - `"newton"`: natural flow of logistic regression, solved by Newton's method at
+              every step and saved time. With `"auto"`, `"dop853"` continues if it fails.
             - `"reduced"`: gradient flow of diagonal networks and logistic regression with one
               unknown per feature.
             - `"dual"`: the same for large data, in dual variables.
-            - `"completion"`: gradient flow of matrix completion, its gradients written out.
+            - `"completion"`: gradient flow of matrix completion, with explicit gradients.
             - `"line"`: natural flow of matrix completion with the Fisher over all entries. β stays
-              on its straight line to rtol; the factors after it are those of finite steps.
+              on its straight line to rtol; the factors follow finite steps, not the flow.
             - `"observed"`: the same with `fisher_over="batch"`, by conjugate gradients.
             - `"kinks"`: gradient flow of networks with `torch.nn.ReLU` modules. Kinks are crossed
-              where the flow crosses them; where both sides point at the kink, the flow slides
-              along it. `Trajectory.detail` counts both.
-            - `"pair"`: Runge–Kutta–Chebyshev and DOP853 in turn, whichever goes farther per
+              if the flow crosses them; if both sides point at the kink, the flow slides
+              along it. `Trajectory.detail` counts both cases.
+            - `"pair"`: Runge–Kutta–Chebyshev or DOP853, whichever advances farther per
               evaluation.
             - `"rkc"` alone; SciPy's `"dopri"`, `"dop853"` (explicit), `"radau"`, `"bdf"`,
               `"lsoda"` (stiff).
         log_time: Integrate in log(1 + t); default for classification losses. `"dual"` and
-            `"newton"` have clocks of their own.
-        rtol: Relative error of the hypothesis at the end, about: methods take the steps that
-            end within 10 rtol on the flows that we measured, for rtol from 1e-3 to 1e-10. It is
+            `"newton"` have their own clocks.
+        rtol: Approximate relative error of the hypothesis at the end: methods take steps that
+            end within 10 rtol on the measured flows, for rtol from 1e-3 to 1e-10. It is
             an estimate, not a bound: a flow that leaves a saddle amplifies errors. `"radau"` and
-            `"bdf"` take it per step. Default 1e-3 for diagonal networks, else 1e-6. `"newton"`
-            is accurate to 1e-11 whatever is asked for.
+            `"bdf"` apply it per step. Default 1e-3 for diagonal networks, else 1e-6. `"newton"`
+            is always accurate to 1e-11.
         atol: Absolute accuracy per step of a parameter; default 1e-3 of rtol and of the
             parameters' size at the start.
         record: Diagnostics to save, by name: functions of the parameters.
-        max_evaluations: Give up (status stalled) after so many evaluations.
+        max_evaluations: Give up (status stalled) after this number of evaluations.
         **options: Passed to `direction`: `selection`, `fisher_over`, `metric` and `damping` of
             `natural`, the last also as a schedule (`decaying_damping`, `loss_damping`);
             `euclidean` has none.

@@ -16,7 +16,7 @@ def check_options(
     Args:
         direction: `euclidean`, `natural`, or a function with their arguments.
         options: Keywords meant for it.
-        caller: What was called, whose own keywords a misspelled one may have meant.
+        caller: The function that was called; its own keywords are suggested for misspelled ones.
 
     Example:
         >>> from natgrad import euclidean, integrate
@@ -45,7 +45,7 @@ def check_options(
 
 
 def _keywords(call: Callable[..., Any], var_keyword: bool = False) -> list[str] | None:
-    """Return the names of keyword-only parameters; None if any keyword is taken, or none known."""
+    """Return the names of keyword-only parameters; None if any is accepted or none is known."""
     try:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What moves along which direction: the problem that descents and flows share."""
+"""The problem that descents and flows share: a model, a loss, and a direction."""
 
 import math
 from collections.abc import Callable
@@ -35,14 +35,14 @@ class Problem(Generic[P]):
     """A direction, a loss, a model, its parameters at time 0 and the data.
 
     Attributes:
-        direction: What is followed.
+        direction: The direction to follow.
         likelihood: The loss.
         parametrization: The model.
         params: Parameters at time 0.
         batch: Inputs and labels.
         options: Keywords of the direction.
-        weight: Factor on the loss and its gradient, not 1 for mini-batches of a summed loss.
-        time: Now, for damping that follows a schedule.
+        weight: Factor on the loss and its gradient; not 1 for mini-batches of a summed loss.
+        time: The present time, for damping that follows a schedule.
     """
 
     direction: Direction
@@ -116,7 +116,7 @@ class Problem(Generic[P]):
         return damping if isinstance(damping, DampingSchedule) else None
 
     def at(self, t: float) -> "Problem[P]":
-        """Return the problem at another time, what was prepared with it."""
+        """Return the problem at another time, with what was prepared."""
         if self.schedule is None:
             return self
         later = copy(self)

@@ -22,15 +22,15 @@ Record = Mapping[str, Callable[[Any], Any]]
 
 @dataclass(frozen=True)
 class Reached(Generic[P]):
-    """Where a run is, and what it took to get there.
+    """The state of a run, and its cost so far.
 
     Attributes:
-        params: Parameters there.
-        t: Time there.
+        params: The parameters.
+        t: The time.
         steps: Steps taken so far.
         evaluations: Evaluations so far.
-        method: What was used so far.
-        status: Why it ended there.
+        method: The methods used so far.
+        status: Why the run ended.
         detail: The same in a sentence.
         error_estimate: As in `Trajectory`.
         lost: Whether the solver failed, so that another one may take over.
@@ -89,7 +89,7 @@ class Recorder(Generic[P]):
         return out
 
     def rewind(self) -> None:
-        """Ask again for the wanted times after the last one saved."""
+        """Restart the list of requested times after the last one saved."""
         if self.wanted is not None:
             last = self._times[-1] if self._times else -math.inf
             self._next = int((self.wanted <= last).sum())
@@ -104,7 +104,7 @@ class Recorder(Generic[P]):
         return bool(self._times) and self._times[-1] == t
 
     def progress(self, t: float, steps: int, params: P) -> Progress:
-        """Return what stopping rules look at."""
+        """Return the progress that stopping rules inspect."""
         return _Glance(self, t, steps, params)
 
     def outputs(self, params: P) -> Tensor:
@@ -112,7 +112,7 @@ class Recorder(Generic[P]):
         return self.parametrization.predict(params, self.batch[0])
 
     def finish(self, end: Reached[P]) -> Trajectory[P]:
-        """Return the trajectory that ends there, its last state saved."""
+        """Return the trajectory that ends at this state, which is saved."""
         if not self.saved_at(end.t):
             self.save(end.t, end.params)
         columns = zip(*(leaves(state) for state in self._states), strict=True)
@@ -133,7 +133,7 @@ class Recorder(Generic[P]):
 
 
 class _Glance(Progress):
-    """Progress whose outputs and loss are computed when a rule first looks at them."""
+    """Progress whose outputs and loss are computed when a rule first reads them."""
 
     def __init__(self, recorder: Recorder[Any], t: float, steps: int, params: Any) -> None:
         self.t, self.steps, self.params = t, steps, params

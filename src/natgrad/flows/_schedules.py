@@ -13,7 +13,7 @@ from natgrad.errors import InvalidInputError
 class DampingSchedule(ABC):
     """Damping as a function of time and loss: made by `decaying_damping` or `loss_damping`.
 
-    Pass it as `damping` to `integrate` or `descend` of `natural`. A schedule of your own defines
+    Pass it as `damping` to `integrate` or `descend` with `natural`. A custom schedule defines
     `at`, which returns λ ≥ 0.
 
     Example:
@@ -22,7 +22,7 @@ class DampingSchedule(ABC):
     """
 
     def __new__(cls, *_: Any, **__: Any) -> "DampingSchedule":
-        """Refuse a schedule that says nothing of its values."""
+        """Raise if a schedule does not define its values."""
         if cls is DampingSchedule:
             raise InvalidInputError(
                 "DampingSchedule only describes schedules. Try decaying_damping(1.0) or "
@@ -57,8 +57,8 @@ def decaying_damping(damping: float, *, rate: float = 1.0) -> DampingSchedule:
 def loss_damping(damping: float, *, power: float) -> DampingSchedule:
     """Return λ = λ₀ Lᵃ for the loss L.
 
-    On separable data it decides the limit of logistic regression: damping that falls slower than
-    the loss (a < 1) leaves the ℓ2 max margin, damping that falls faster the natural limit.
+    On separable data it determines the limit of logistic regression: damping that falls slower than
+    the loss (a < 1) gives the ℓ2 max margin, damping that falls faster gives the natural limit.
 
     Args:
         damping: λ₀ ≥ 0.

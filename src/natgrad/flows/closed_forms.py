@@ -37,14 +37,14 @@ __all__ = [
 def natural_flow_of_logistic_regression(
     beta: Tensor, batch: tuple[Tensor, Tensor], times: Tensor, *, rtol: float = 1e-11
 ) -> Trajectory[Tensor]:
-    """Return natural gradient flow of logistic regression at the times, each to full accuracy.
+    """Return natural gradient flow of logistic regression at given times, to full accuracy.
 
     The flow is F β̇ = −∇L, for which ∇L(β(t)) = e^{−t} ∇L(β(0)); β(t) − β(0) stays in the span of
-    the data. Where the rows of X are independent β(t) = β(0) + X⁺ (s(t) − s(0)) with the logits of
-    `natural_logits`. Otherwise every time is solved for by Newton's method from the last: times of
-    10⁶ or 10¹² cost no more than the path bends. Data of every kind are taken: separable ones go to
-    the vertex of `limits.natural_flow`, others to a finite optimum or, if only some rows can be
-    separated, to infinity within the complement of the rest.
+    the data. If the rows of X are independent, β(t) = β(0) + X⁺ (s(t) − s(0)) with the logits of
+    `natural_logits`. Otherwise Newton's method finds each β(t) from the last one. Times of
+    10⁶ or 10¹² are cheap, because late paths are nearly straight. All data are accepted. For
+    separable data β tends to the vertex of `limits.natural_flow`, else to a finite optimum or, if
+    only some rows are separable, to infinity within the complement of the rest.
 
     Args:
         beta: β(0), shape `(d,)`.
@@ -128,8 +128,8 @@ def deep_linear_total(total: Tensor, optimum: Tensor, t: Tensor | float) -> Tens
 def singular_times(total: Tensor, optimum: Tensor) -> Tensor:
     """Return the times at which det W(t) = 0 on the line of `deep_linear_total`, increasing.
 
-    det W(t) = 0 where e^{−t}/(1 − e^{−t}) = −μ for an eigenvalue μ of W(0)⁻¹W*: only real negative
-    ones count. Where det W(0) = 0 already, that time alone is returned.
+    det W(t) = 0 if e^{−t}/(1 − e^{−t}) = −μ for an eigenvalue μ of W(0)⁻¹W*: only real negative
+    eigenvalues count. If det W(0) = 0 already, only that time is returned.
 
     Example:
         >>> singular_times(torch.eye(1).double(), -torch.eye(1).double())

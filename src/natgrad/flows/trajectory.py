@@ -1,4 +1,4 @@
-"""What a flow or a descent leaves: times, states, diagnostics, and why it stopped."""
+"""The result of a flow or a descent: times, states, diagnostics, and why it stopped."""
 
 import json
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Trajectory(Generic[P]):
         recorded: Diagnostics at those times, by name.
         status: Why it ended.
         detail: The same in a sentence; for a singular flow, the time of the singularity.
-        method: What computed it.
+        method: The method that computed it.
         evaluations: Evaluations of the direction.
         steps: Accepted steps.
         error_estimate: Sum of the local error estimates, relative to the state; 0 for closed
@@ -131,7 +131,7 @@ class Trajectory(Generic[P]):
         theirs.
 
         Raises:
-            InvalidInputError: If the file is no trajectory, or a bit of it has changed.
+            InvalidInputError: If the file is not a trajectory, or has been altered.
         """
         path = as_path(path, "the path")
         try:
@@ -180,7 +180,7 @@ class Trajectory(Generic[P]):
 
 
 def _header(metadata: dict[str, str]) -> dict[str, Any]:
-    """Return what a file says of itself."""
+    """Return the metadata of a file."""
     if "natgrad" in metadata:
         header = json.loads(metadata["natgrad"])
     elif metadata.get("format") == _WITHOUT_CHECKSUM:

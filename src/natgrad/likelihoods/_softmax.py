@@ -1,4 +1,4 @@
-"""Class probabilities with every digit, however small, and their covariance times a vector.
+"""Class probabilities to full relative accuracy, and their covariance times a vector.
 
 `torch.softmax` rounds the difference of two logits before its exponential, which gives small
 probabilities a relative error of that difference times the rounding: 44 units at a gap of 88.
@@ -29,8 +29,8 @@ def covary(p: Tensor, u: Tensor) -> Tensor:
     """Return (diag p − ppᵀ) u, entry i accurate relative to Σⱼ pᵢ pⱼ |uᵢ − uⱼ|.
 
     Entry i is pᵢ times the deviation of uᵢ from the mean Σ p u, which is at most Σⱼ pⱼ |uᵢ − uⱼ|.
-    Deviations from any other reference may be larger, and cancel. So the mean comes first, from
-    differences to the likeliest class, then what its rounding left over.
+    Deviations from other references may be larger, and cancel. So the mean comes first, from
+    differences to the likeliest class, and then its rounding error.
 
     Example:
         >>> covary(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]))
@@ -45,7 +45,7 @@ def covary(p: Tensor, u: Tensor) -> Tensor:
 def exponentials(f: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:
     """Return e^{f − s} and e^{top − s}, with a shift s of each row that avoids overflow.
 
-    Logits of moderate size need none, and then have no differences to round.
+    Logits of moderate size need no shift, and then no difference is rounded.
 
     Args:
         f: Logits, shape `(n, k)`.
@@ -58,7 +58,7 @@ def exponentials(f: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def has_tangent(f: Tensor) -> bool:
-    """Return whether forward-mode derivatives of `f` are under way.
+    """Return whether forward-mode derivatives of `f` are being computed.
 
     Custom autograd functions return zero for the second of two nested ones, torch's own do not.
     """
@@ -68,7 +68,7 @@ def has_tangent(f: Tensor) -> bool:
 def by_rows(
     function: Any, size: int, in_dims: tuple[int | None, ...], inputs: tuple[Tensor, ...]
 ) -> Any:
-    """Apply a function of rows under `torch.vmap`, the batch's rows one below the other."""
+    """Apply a function of rows under `torch.vmap`, with the batch's rows stacked."""
     stacked = [
         x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
         for x, dim in zip(inputs, in_dims, strict=True)

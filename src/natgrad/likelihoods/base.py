@@ -1,4 +1,4 @@
-"""What a likelihood must say about its geometry: one square root, shared with the gradient."""
+"""The geometry of a likelihood: one square root of the Fisher, shared with the gradient."""
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -32,19 +32,19 @@ __all__ = [
 ]
 
 Reduction = Literal["mean", "sum"]
-"""How the losses of single samples are reduced: over samples only, outputs always sum."""
+"""How the losses of single samples are reduced. Losses of several outputs are always summed."""
 
 Listener = Callable[[Tensor, Tensor, Tensor], None]
-"""What `Likelihood.observe` takes: a function of output, labels and loss."""
+"""The argument of `Likelihood.observe`: a function of output, labels and loss."""
 
 
 @dataclass(frozen=True)
 class Root:
-    """A square root of the Fisher, sample by sample, with its scale kept apart as logarithms.
+    """A square root of the Fisher of each sample, with its scale stored separately as logarithms.
 
     The Fisher of sample n is Fₙ = Σᵣ e^{2 ℓₙᵣ} cₙᵣ cₙᵣᵀ. Logarithms, because any weight underflows
     on confidently classified data although the natural direction stays finite. ℓ and c are each
-    accurate to rounding; a weight e^{2ℓ} taken from them is so up to a factor of 2 |ℓ|.
+    accurate to rounding; the rounding error of a weight e^{2ℓ} is up to 2 |ℓ| times larger.
 
     Attributes:
         contrast: Rows cₙᵣ acting on one sample's outputs, shape `(n, r, k)` or `(1, r, k)`;
@@ -81,7 +81,7 @@ class Root:
             raise self._refusal(rows, "rows", 1) from error
 
     def _refusal(self, value: Any, name: str, side: int) -> ShapeError:
-        """Return the error that says what was expected."""
+        """Return the error for an invalid value."""
         dense(value, name)
         n, wanted = len(self.log_weight), 0 if self.contrast is None else self.contrast.shape[side]
         kind = self.log_weight.dtype
@@ -92,7 +92,7 @@ class Root:
 
 @dataclass(frozen=True)
 class Whitened(Root):
-    """A `Root` and the targets that tie it to the gradient.
+    """A `Root`, and the targets that express the gradient in it.
 
     The loss gradient of sample n is −Σᵣ e^{2 ℓₙᵣ} cₙᵣ bₙᵣ, so the natural direction is the least
     squares solution of c·(J v) = b with weights e^{ℓ}, and F is never formed.
@@ -113,12 +113,12 @@ class Whitened(Root):
 class Likelihood(ABC):
     """A loss −log q(y | output), reduced over data; also a criterion, `likelihood(output, y)`.
 
-    A new one defines the methods below that are abstract; `fisher_product`, `mean_fisher` and
-    `sampled_errors`, which the optimizer uses, follow from `root` and `sample` and are worth
-    overriding where a closed form is cheaper.
+    A new likelihood defines the abstract methods below. `fisher_product`, `mean_fisher` and
+    `sampled_errors`, which the optimizer uses, follow from `root` and `sample`; they are worth
+    overriding if a closed form is cheaper.
 
     Outputs have shape `(n,)` or `(n, …)`; internally `(n, k)`. Losses sum over outputs and are
-    reduced over data by `reduction`, so that the loss is a log-likelihood whichever is chosen.
+    reduced over samples by `reduction`, so the loss is a log-likelihood for either choice.
     The Fisher is reduced likewise, and the natural direction does not depend on the choice.
 
     Args:
@@ -127,9 +127,9 @@ class Likelihood(ABC):
     Attributes:
         constant_fisher: Whether the Fisher is the same for all outputs. If so, `precision_root`
             gives its root, and `root` the same as contrasts with weights of one.
-        attained: Whether finite outputs minimize the loss of a sample. Where none do, outputs run
-            to infinity, and flows are integrated in the logarithm of time.
-        divisible: Whether a part of the samples has a loss of its own.
+        attained: Whether finite outputs minimize the loss of a sample. If not, outputs diverge
+            to infinity, and flows are integrated in log time.
+        divisible: Whether the loss of a part of the samples is defined.
 
     Example:
         >>> from natgrad import Gaussian
@@ -147,7 +147,7 @@ class Likelihood(ABC):
         self._listeners: OrderedDict[int, Listener] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy keeps: everything but the listeners."""
+        """Return the state of a copy: everything except the listeners."""
         return self.__dict__ | {"_listeners": OrderedDict()}
 
     def __repr__(self) -> str:
@@ -239,7 +239,7 @@ class Likelihood(ABC):
         return white
 
     def _whitened(self, f: Tensor, labels: Tensor) -> Whitened:
-        """Return `whitened` of what `prepare` returned, unchecked: what flows evaluate."""
+        """Return `whitened` for the results of `prepare`, without checks; flows call this."""
         root = self.root(f)
         return Whitened(root.contrast, root.log_weight, self._target(f, labels))
 
@@ -287,7 +287,7 @@ class Likelihood(ABC):
         return self._sampled_errors(output, generator).reshape(output.shape)
 
     def visible(self, like: Tensor) -> Tensor | None:
-        """Return an orthonormal basis (rows) of the output directions the Fisher sees.
+        """Return an orthonormal basis (rows) of the output directions with nonzero Fisher.
 
         None means all of them. `like` has one row per output, and the dtype and device wanted.
         """
@@ -384,22 +384,22 @@ class Likelihood(ABC):
 
 
 def wide(x: Tensor) -> Tensor:
-    """Return a tensor in half precision in single precision, others as they are."""
+    """Convert a half-precision tensor to single precision; return others unchanged."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def like_torch(losses: Tensor, f: Tensor) -> Tensor:
-    """Return losses in the dtype of torch's: that of the outputs, but single under autocast."""
+    """Return losses in torch's dtype: that of the outputs, but single under autocast."""
     return losses if torch.is_autocast_enabled(f.device.type) else losses.to(f.dtype)
 
 
 def _is_plain(x: Tensor) -> bool:
-    """Return whether `dense` has nothing to refuse; losses are called at every training step."""
+    """Return whether `dense` would accept this; a fast check, because losses run at every step."""
     return x.layout is torch.strided and not (x.is_nested or x.is_quantized or x.is_meta)
 
 
 def flatten_outputs(output: Tensor) -> Tensor:
-    """Return outputs as `(n, k)`, refusing what no loss can take.
+    """Return outputs as `(n, k)`; raise if they are invalid for every loss.
 
     Example:
         >>> flatten_outputs(torch.zeros(4)).shape

@@ -30,9 +30,9 @@ class Bernoulli(Likelihood):
     [KMH21] Lemma 1: gradient −y φ(−ys), Fisher φ(s) φ(−s), φ the logistic function. The natural
     velocity of a logit is y/φ(ys) = y (1 + e^{−ys}), the right-hand side of Theorem 4's proof.
 
-    The printed factor e^{−u_max} of (24)–(25), with u = ys, overflows; a factor e^{−u_min} does
+    The published factor e^{−u_max} of (24)–(25), with u = ys, overflows; a factor e^{−u_min} does
     not, but then weights underflow past a spread of 1400. Here the weight √(φ(s)φ(−s)) is kept as
-    its logarithm −|u|/2 − log(1 + e^{−|u|}), and the solver decides what to do with it.
+    its logarithm −|u|/2 − log(1 + e^{−|u|}), and the solver decides how to use it.
 
     Args:
         reduction: `"mean"` (default) or `"sum"` over data; several outputs always sum.
@@ -113,7 +113,7 @@ class Bernoulli(Likelihood):
         return torch.diag((variance if weights is None else weights * variance).mean(0))
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
-        # Past its own threshold of 20 torch takes x for softplus(x), which lacks e⁻²⁰.
+        # Above its threshold of 20 torch returns x for softplus(x), which omits e⁻²⁰.
         return like_torch(softplus(wide(-y * f), threshold=50).sum(1), f)
 
     def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ class Bernoulli(Likelihood):
 
 
 def _hint(wrong: float, *, zero_one: bool) -> str:
-    """Return what to do about a label that is not allowed."""
+    """Return a hint for a label that is not allowed."""
     other = -1 if zero_one else 0
     if wrong == other:
         name = "Bernoulli() for −1/+1" if zero_one else "Bernoulli(zero_one=True) for 0/1"

@@ -18,14 +18,14 @@ __all__ = ["Categorical"]
 class Categorical(Likelihood):
     """Labels y ∈ {0, …, k−1}, logits f, loss −log p_y with p = softmax(f).
 
-    Gradient p − e_y, Fisher diag p − ppᵀ, which is blind to a constant added to all logits. Its
+    Gradient p − e_y, Fisher diag p − ppᵀ, which ignores a constant added to all logits. Its
     root works with differences to the likeliest class ∗, where it is invertible: with p′ the
     other probabilities, diag p′ − p′p′ᵀ = DᵀD for D = (I − c √p′√p′ᵀ) diag √p′,
-    c = 1/(1 + √p_∗). Row k of D is √p_k times a contrast of order one, so weights stay apart as
+    c = 1/(1 + √p_∗). Row k of D is √p_k times a contrast of order one, so weights are stored as
     logarithms and small probabilities cost no accuracy.
 
     Wherever 1 − p_y appears it is the sum of the other probabilities: for a confident prediction
-    the subtraction would leave nothing but rounding.
+    the subtraction would leave only rounding errors.
 
     Example:
         >>> likelihood = Categorical()
@@ -198,14 +198,14 @@ class _CrossEntropy(torch.autograd.Function):
 def _laplacian(weights: Tensor, dtype: torch.dtype) -> Tensor:
     """Return diag(W 1) − W for weights W ≥ 0 of shape `(…, k, k)`, overwriting them.
 
-    With W = ppᵀ this is diag p − ppᵀ. Its diagonal is summed from the entries beside it, so it is
-    positive semi-definite however W was rounded, and nothing cancels.
+    With W = ppᵀ this is diag p − ppᵀ. Its diagonal is the sum of the off-diagonal entries, so it is
+    positive semi-definite for every rounding of W, and nothing cancels.
     """
     diagonal = weights.diagonal(dim1=-2, dim2=-1)
     diagonal.zero_()
     sums = weights.sum(-1)
     if weights.dtype != dtype:
-        # Half a subnormal less: many small entries, all rounded up, would outweigh the diagonal.
+        # Subtract half a subnormal: many small entries, all rounded up, would exceed the diagonal.
         info = torch.finfo(dtype)
         weights.sub_(info.tiny * info.eps / 2).clamp_(min=0)
     weights.neg_()

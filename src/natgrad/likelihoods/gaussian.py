@@ -27,7 +27,7 @@ __all__ = ["Gaussian"]
 class Gaussian(Likelihood):
     """Real labels with noise covariance Σ̃, loss ½ (y − f)ᵀ Σ̃⁻¹ (y − f).
 
-    [BLH18] (6), [KMH21] Lemma 2: gradient −Σ̃⁻¹(y − f), Fisher Σ̃⁻¹ whatever the data. The
+    [BLH18] (6), [KMH21] Lemma 2: gradient −Σ̃⁻¹(y − f), Fisher Σ̃⁻¹ for all data. The
     normalizing constant is dropped.
 
     Args:
@@ -49,7 +49,7 @@ class Gaussian(Likelihood):
         self.covariance = covariance
 
     def __repr__(self) -> str:
-        """Return the constructor call, the covariance by its size."""
+        """Return the constructor call, with the size of the covariance."""
         noise = "" if self.covariance is None else f"covariance={tuple(self.covariance.shape)}, "
         return f"Gaussian({noise}reduction={self.reduction!r})"
 
@@ -104,7 +104,7 @@ class Gaussian(Likelihood):
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
         root = self.precision_root(f, f.shape[1])
-        # Half of a square may fit half precision where the square does not.
+        # Half of a square may fit in half precision even if the square does not.
         f_wide, y_wide = wide(f), wide(y)
         if root is None:  # one pass forward and one backward
             return like_torch(0.5 * mse_loss(f_wide, y_wide, reduction="none").sum(1), f)

@@ -1,4 +1,4 @@
-"""Regression that forgives outliers."""
+"""Regression that is robust to outliers."""
 
 import math
 
@@ -29,8 +29,8 @@ class Huber(Likelihood):
     """Real labels, loss ½e² for |e| ≤ δ and δ(|e| − ½δ) beyond, with e = y − f.
 
     The noise has density ∝ exp(−loss): a Gaussian inside ±δ with tails that fall like e^{−δ|e|}.
-    Gradient −clip(e, ±δ). The Fisher is the expectation of its square, which for a location is the
-    probability of |e| ≤ δ, whatever the outputs.
+    Gradient −clip(e, ±δ). The Fisher is the expectation of its square; for a location this is
+    the probability of |e| ≤ δ, for all outputs.
 
     Args:
         delta: δ.
@@ -91,7 +91,7 @@ class Huber(Likelihood):
         return labels, torch.from_numpy(density / density.sum()).to(output)
 
     def _sample(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Draw from the middle, a Gaussian cut at ±δ, or from one of the exponential tails."""
+        """Draw from the center, a Gaussian truncated at ±δ, or from an exponential tail."""
         uniform = torch.rand(
             (3, *output.shape), dtype=torch.float64, device=output.device, generator=generator
         )

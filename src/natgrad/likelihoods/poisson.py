@@ -34,7 +34,7 @@ class Poisson(Likelihood):
         tensor(1.)
     """
 
-    attained = False  # a count of zero asks for a rate of zero
+    attained = False  # for a count of zero the best rate is zero
 
     def root(self, output: Tensor) -> Root:
         """Return weights e^{f/2} as logarithms; contrasts are the outputs themselves."""
@@ -52,7 +52,7 @@ class Poisson(Likelihood):
         return average, (1 + r**2) * average
 
     def support(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        """Return counts up to where the tail is below rounding; one output only.
+        """Return counts until the tail is below rounding; one output only.
 
         Example:
             >>> counts, probabilities = Poisson().support(torch.zeros(1))

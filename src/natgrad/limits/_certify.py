@@ -1,4 +1,4 @@
-"""Margins certified without a solver: weights of the samples bound what any separator can reach."""
+"""Margins certified without a solver: weights of the samples bound the margin of all separators."""
 
 import math
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def certify(beta: Tensor, weights: Tensor, x: Tensor, y: Tensor, p: float | Norm
     """Return the margin of β and the bound on all margins that weights λ prove.
 
     Weak duality: minₙ yₙ xₙ·β / ‖β‖ ≤ ‖X̃ᵀλ‖* / Σλ for every β and every λ ≥ 0. No solver is
-    involved. Descents bring weights along: the gradient of the loss is −X̃ᵀλ with λ the
+    involved. Descents provide weights: the gradient of the loss is −X̃ᵀλ, where λ are the
     `gradient_weights`, and their average along a descent in the norm tends to the best λ.
 
     Args:
@@ -102,12 +102,12 @@ def gradient_weights(likelihood: Likelihood, outputs: Tensor, y: Tensor) -> Tens
     """Return λ ≥ 0 with Σλ = 1 such that −X̃ᵀλ is along the gradient of the loss in β.
 
     For `Bernoulli` λₙ ∝ σ(−yₙsₙ), for `Categorical` λ_{nc} ∝ p_c, c ≠ yₙ. Late in a descent they
-    single out the support vectors; averaged over a normalized descent they certify its margin.
+    concentrate on the support vectors; averaged over a normalized descent they certify its margin.
 
     Args:
         likelihood: `Bernoulli` or `Categorical`.
         outputs: Logits, shape `(n,)` or `(n, k)`.
-        y: Labels, as the likelihood takes them.
+        y: Labels, in the form that the likelihood accepts.
 
     Returns:
         Tensor: Shape `(n,)`, or `(n, k)` with zeros at the rows' own classes.

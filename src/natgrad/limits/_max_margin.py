@@ -35,9 +35,9 @@ _TOO_CLOSE = "Rescale features to comparable sizes, or raise rtol."
 def max_margin(
     x: Tensor, y: Tensor, p: float | Norm = 2, *, starts: int = 4, seed: int = 0, rtol: float = 1e-9
 ) -> Limit:
-    """Return argmin ‖β‖ subject to yₙ xₙ·β ≥ 1: where steepest descent in the norm tends.
+    """Return argmin ‖β‖ subject to yₙ xₙ·β ≥ 1, the limit of steepest descent in the norm.
 
-    In ℓ_p, p = 2/L, it is where gradient flow of depth L tends. The margin of any β is bounded by
+    In ℓ_p, p = 2/L, it is the limit of gradient flow of depth L. The margin of any β is bounded by
     the dual norm of any convex combination of the rows,
         minₙ yₙ xₙ·β / ‖β‖ ≤ ‖X̃ᵀλ‖* / Σλ,  λ ≥ 0,
     so solution and dual λ certify each other: the certificate is the relative gap between both
@@ -45,12 +45,12 @@ def max_margin(
 
     - p = 2 or a metric: interior point on the shorter side, then the active set is solved exactly.
     - p = 1: Mehrotra's interior point on the shorter side, then the vertex is solved exactly.
-    - Other p in (1, ∞): an interior point that follows the power from 2.
-    - p = ∞ and groups of features: an interior point over symmetric cones.
+    - Other p in (1, ∞): interior point with continuation of the power from 2.
+    - p = ∞ and groups of features: interior point over symmetric cones.
     - p < 1: reweighted ℓ1 (Candès, Wakin and Boyd 2008) from several starts; local.
 
     Rank-deficient inputs are fine: the ℓ2 solution lies in the span of the data. If the solution
-    is not unique, as may be for p = 1, p = ∞ and groups, one of them is returned.
+    is not unique, as may happen for p = 1, p = ∞ and groups, one of them is returned.
 
     Args:
         x: Inputs, shape `(n, d)`.
@@ -66,7 +66,7 @@ def max_margin(
         with X̃ᵀλ = β (p = 2), = p|β|^{p−1} sign β on the support (p < 1), ∈ ∂‖β‖ (otherwise).
 
     Raises:
-        UnsupportedError: If p is neither a positive number nor a norm that is solved for.
+        UnsupportedError: If p is neither a positive number nor a supported norm.
         SeparabilityError: If the data are quasi-separable or not separable.
         ConvergenceError: If the certificate stays above `rtol`.
 
@@ -114,7 +114,7 @@ def multiclass_max_margin(
 ) -> Limit:
     """Return argmin ‖β‖ subject to (β_y − β_c)·xₙ ≥ 1 for all classes c ≠ yₙ.
 
-    This is where descents of the softmax loss tend: gradient descent in the Frobenius norm
+    These are the limits of descents of the softmax loss: gradient descent in the Frobenius norm
     (p = 2), sign descent and Adam in the largest entry (p = ∞), coordinate descent in the sum of
     entries (p = 1), Muon in the spectral norm, two layers under gradient descent in the nuclear
     norm. The certificate is the gap to ‖Σ λ_{nc} (e_y − e_c) xₙᵀ‖* / Σλ, as in `max_margin`.
@@ -195,12 +195,12 @@ class _Found(NamedTuple):
 def _scaled(
     a: Tensor, norm: Norm, shape: tuple[int, ...] | torch.Size, b: Tensor, lam: Tensor
 ) -> _Found:
-    """Return the pair scaled as promised, with the margin of b and its distance to λ's bound."""
+    """Return the pair as documented, with the margin of b and its distance from λ's bound."""
     values = a @ b
     least, total = float(values.min()), float(lam.sum())
     if not (0 < least < math.inf and 0 < total < math.inf):
         return _Found(b, lam, 0.0, math.inf)
-    # Multipliers of rows far from the margin are what an interior point leaves over.
+    # Multipliers of rows far from the margin are remainders of the interior-point method.
     lam = torch.where(lam > 1e-10 * lam.max(), lam, 0.0)
     b, pulled = b / least, (a.mT @ lam).view(shape)
     length, reach = norm(b.view(shape)), norm.dual()(pulled)

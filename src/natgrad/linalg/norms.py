@@ -1,6 +1,6 @@
 """Norms of vectors and matrices with their duals, for margins and for steepest descent.
 
-‖g‖* = max {⟨g, v⟩ : ‖v‖ ≤ 1}, attained at the peak of g
+The dual norm is ‖g‖* = max {⟨g, v⟩ : ‖v‖ ≤ 1}. A maximizer v is called the peak of g.
 """
 
 import math
@@ -21,10 +21,10 @@ __all__ = ["Group", "Lp", "Metric", "Norm", "Nuclear", "Spectral", "as_norm"]
 
 
 class Norm(ABC):
-    """A norm of tensors: call it for the length, `dual()` for the dual norm.
+    """A norm of tensors: call it to get the length; `dual()` returns the dual norm.
 
-    A norm of your own defines `_length`, `dual` and `_peak`; steepest descent and certificates
-    then work in it. `limits.max_margin` solves for the norms of this module.
+    A custom norm defines `_length`, `dual` and `_peak`; steepest descent and certificates
+    then work in it. `limits.max_margin` supports the norms of this module.
 
     Example:
         >>> norm: Norm = Lp(1)
@@ -40,7 +40,7 @@ class Norm(ABC):
         return length
 
     def peak(self, g: Tensor) -> Tensor:
-        """Return v with ‖v‖ = 1 and ⟨g, v⟩ = ‖g‖*, or zero for g = 0; where v is not unique, one.
+        """Return some v with ‖v‖ = 1 and ⟨g, v⟩ = ‖g‖*, or zero for g = 0.
 
         Example:
             >>> Lp(math.inf).peak(torch.tensor([3.0, -4.0]))
@@ -78,7 +78,7 @@ class Lp(Norm):
     p: float
 
     def __post_init__(self) -> None:
-        """Refuse powers below one, which give no norm."""
+        """Raise if the power is below one, which gives no norm."""
         object.__setattr__(self, "p", number(self.p, "p", low=1, infinite=True))
 
     def dual(self) -> "Lp":
@@ -120,7 +120,7 @@ class Group(Norm):
     p: float = 1
 
     def __post_init__(self) -> None:
-        """Refuse groups that are not numbers, and other powers."""
+        """Raise unless groups are integers and the power is 1 or ∞."""
         if isinstance(self.groups, Tensor):
             found = dense(self.groups, "groups")
             if found.ndim != 1 or len(found) == 0 or found.dtype != torch.int64 or found.min() < 0:
@@ -148,13 +148,13 @@ class Group(Norm):
         if isinstance(self.groups, Tensor):
             if tuple(shape) != tuple(self.groups.shape):
                 raise ShapeError(
-                    f"groups are for shape {tuple(self.groups.shape)}, but came {tuple(shape)}."
+                    f"groups are for shape {tuple(self.groups.shape)}, not {tuple(shape)}."
                 )
             found: Tensor = torch.unique(self.groups, return_inverse=True)[1]
             return found
         if len(shape) != 2:
             raise ShapeError(
-                f"groups of {self.groups} need a matrix, but came shape {tuple(shape)}."
+                f"groups of {self.groups} need a matrix, but the shape is {tuple(shape)}."
             )
         rows, columns = torch.meshgrid(*(torch.arange(n) for n in shape), indexing="ij")
         return (rows if self.groups == "rows" else columns).reshape(-1)
@@ -225,7 +225,7 @@ class Nuclear(Norm):
 
 def _singular(b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if b.ndim != 2:
-        raise ShapeError(f"singular values need a matrix, but came shape {tuple(b.shape)}.")
+        raise ShapeError(f"singular values need a matrix, but the shape is {tuple(b.shape)}.")
     u, s, vh = torch.linalg.svd(b, full_matrices=False)
     return u, s, vh
 
@@ -248,7 +248,7 @@ class Metric(Norm):
         self.root = cholesky(widen(a), name="the metric")
 
     def __repr__(self) -> str:
-        """Return the constructor call, the metric by its size."""
+        """Return the constructor call, with the size of the metric."""
         return f"Metric({tuple(self.a.shape)})"
 
     def dual(self) -> Norm:
@@ -289,7 +289,7 @@ class Metric(Norm):
     def _factor(self, b: Tensor) -> Tensor:
         if tensor(b, "b").ndim == 0 or b.shape[-1] != len(self.root):
             raise ShapeError(
-                f"the metric is for {len(self.root)} features, but came shape {tuple(b.shape)}."
+                f"the metric is for {len(self.root)} features, but the shape is {tuple(b.shape)}."
             )
         return self.root.to(b)
 

@@ -1,4 +1,4 @@
-"""Checks of arguments: what is refused, and what a first guess probably meant."""
+"""Checks of arguments, with errors that suggest what was probably meant."""
 
 import dataclasses
 import difflib
@@ -29,18 +29,18 @@ def keep(record: object, **values: object) -> None:
 
 
 def literal(value: Any, name: str, kind: Any) -> Any:
-    """Return a value of a `Literal` type; raise `InvalidInputError` at any other."""
+    """Return the value if it belongs to a `Literal` type; otherwise raise `InvalidInputError`."""
     return choice(value, name, get_args(kind))
 
 
 def rule(value: Any, name: str, kinds: tuple[type, ...], *, hint: str = "") -> None:
-    """Raise `DtypeError` unless a value is of one of some dataclasses; say which was meant.
+    """Raise `DtypeError` unless a value is an instance of one of some dataclasses.
 
     Args:
-        value: What came.
-        name: The option's.
+        value: The value.
+        name: Name of the option.
         kinds: The dataclasses.
-        hint: A sentence for anything else.
+        hint: A sentence to add if no dataclass has a similar name.
 
     Example:
         >>> from natgrad.optim.step_length import EqualShare, Quadratic
@@ -67,7 +67,7 @@ def _plain(name: str) -> str:
 
 
 def _call(kind: type) -> str:
-    """Return how an instance is made, dots for what it needs."""
+    """Return a constructor call as text, with dots for required arguments."""
     fields = dataclasses.fields(kind)
     missing = dataclasses.MISSING
     needs = any(f.default is missing and f.default_factory is missing for f in fields)
@@ -75,10 +75,10 @@ def _call(kind: type) -> str:
 
 
 def trainable(model: Any, likelihood: Any) -> list[Tensor]:
-    """Return the trainable parameters of a model; raise a typed error if either is something else.
+    """Return the trainable parameters of a model; raise a typed error if an argument is invalid.
 
     Raises:
-        DtypeError: If the model is no module, or the likelihood no likelihood.
+        DtypeError: If the model is not a module, or the likelihood is not a likelihood.
         DeviceError: If a parameter is on the meta device.
         InvalidInputError: If nothing can be trained.
     """
@@ -88,7 +88,7 @@ def trainable(model: Any, likelihood: Any) -> list[Tensor]:
     for name, p in model.named_parameters():
         if is_lazy(p):
             raise InvalidInputError(
-                f"the parameter {name!r} has no shape yet. Run the model once before."
+                f"the parameter {name!r} has no shape yet. Run the model once first."
             )
         if p.requires_grad:
             dense(p, f"the parameter {name!r}")
@@ -115,7 +115,7 @@ def _check_model(model: Any) -> None:
 
 
 def check_generator(generator: Any, like: Tensor) -> None:
-    """Raise unless this is None or a source of random numbers on the device of the model."""
+    """Raise unless this is None or a random generator on the device of the model."""
     if generator is None:
         return
     if not isinstance(generator, torch.Generator):
@@ -138,7 +138,7 @@ def divide(
     Args:
         model: The model.
         trainable: Its parameters that are optimized.
-        groups: Each a mapping with `params`, and `lr` or `weight_decay` where they differ.
+        groups: Mappings with `params`, and with `lr` or `weight_decay` if they differ.
 
     Example:
         >>> from torch.nn import Linear

@@ -1,4 +1,4 @@
-"""The parts that the optimizer and the preconditioner share: how they are made and saved."""
+"""The parts that the optimizer and the preconditioner share: construction and states."""
 
 import weakref
 from collections.abc import Mapping
@@ -38,19 +38,19 @@ class Core:
         criterion: The criterion.
         factors: How the factors are estimated.
         refresh: Renew factors and inverses every so many steps.
-        method: What is made of the factors.
-        solver: How they are inverted.
+        method: How directions are computed from the factors.
+        solver: How the factors are inverted.
         split: How two factors share the damping.
         reduction: Reduction of a custom loss.
-        strict: Raise if some parameter has no factors.
-        generator: Source of the sampled labels.
+        strict: Raise if a parameter has no factors.
+        generator: Random generator for the sampled labels.
         relative: Whether the damping is in units of each block's mean eigenvalue.
         adam: Whether parameters without a block take Adam's steps.
 
     Attributes:
         world: The processes that train the model.
         capture: The hooks.
-        schedule: When factors and inverses are renewed.
+        schedule: When factors and inverses are updated.
         preconditioner: The factors and their inverses.
     """
 
@@ -123,7 +123,7 @@ class Core:
         }
 
     def check_state(self, state: Mapping[str, Any], where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         if state["method"] != self.method:
             raise InvalidInputError(
                 f"{where}.method must be {self.method!r}, but is {describe(state['method'])}."
@@ -135,12 +135,12 @@ class Core:
         self.preconditioner.check_state(state["preconditioner"], f"{where}.preconditioner")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.preconditioner.load_state_dict(state["preconditioner"])
         steps = state["steps"]
         self.schedule.set(steps=steps, since=state["since"], due=state["due"])
         self.generator.set_state(state["generator"].cpu().contiguous())
-        if self.world.size > 1:  # the processes share a checkpoint, but not their draws
+        if self.world.size > 1:  # processes share a checkpoint, but draw different labels
             self.generator.manual_seed(steps * self.world.size + self.world.rank)
         self.capture.clear()
 
@@ -157,10 +157,10 @@ def preconditioner(
     relative: bool,
     adam: bool,
 ) -> BlockDiagonal | ConjugateGradients:
-    """Return what turns gradients into directions."""
+    """Return the object that turns gradients into directions."""
     if method == "conjugate_gradients":
         return ConjugateGradients(model, likelihood, iterations=20, tolerance=1e-3)
-    if adam:  # scale and shift of a normalization fare as well by Adam, for less
+    if adam:  # Adam trains scale and shift of a normalization as well, at a lower cost
         for name in [name for name, layer in coverage.layers.items() if layer.one_sided]:
             coverage.drop(name, "moves by Adam")
     layers, memory = coverage.layers, factors.memory
@@ -179,16 +179,16 @@ def preconditioner(
 
 
 def _covered(model: Module, factors: Factors) -> Coverage:
-    """Return the layers that have factors; those that are propagated stay whole."""
+    """Return the layers that have factors; propagated factors are not cut into blocks."""
     largest = None if factors.source == "propagated" else factors.block
     return cover(model, factors.sharing, largest=largest)
 
 
 def as_rules(step_length: Any, damping: Any, method: Any) -> tuple[StepLength, Damping]:
-    """Return the rules for length and damping: those given, or those that suit each other.
+    """Return the rules for length and damping: those given, or matching defaults.
 
     Raises:
-        InvalidInputError: If two do not suit each other.
+        InvalidInputError: If the two rules do not work together.
     """
     blocks = literal(method, "method", Method) != "conjugate_gradients"
     rule = None if damping is None else as_damping(damping)
@@ -243,7 +243,7 @@ def as_factors(factors: Any) -> Factors:
 def check_options(
     refresh: Any, method: Any, solver: Any, split: Any, reduction: Any, strict: Any
 ) -> int:
-    """Return the number of steps between refreshes; raise a typed error at a wrong option."""
+    """Return the number of steps between refreshes; raise a typed error if it is invalid."""
     literal(method, "method", Method)
     literal(solver, "solver", Solver)
     literal(split, "split", Split)

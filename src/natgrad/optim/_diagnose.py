@@ -1,4 +1,4 @@
-"""What the optimizer would make of a model: layers, conditioning, memory, cost."""
+"""A report on a model before training: layers, conditioning, memory, cost."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -20,7 +20,8 @@ from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.preconditioner import Preconditioner
 
-# The smaller of outputs and parameters up to which exact steps pay; docs/gauss_newton.md.
+# Exact steps pay off if the number of outputs or of parameters is at most this;
+# docs/gauss_newton.md has the measurements.
 _EXACT = 1000
 
 
@@ -31,14 +32,14 @@ class LayerReport:
     Attributes:
         name: The module's name.
         kind: The module's class.
-        shape: Of its matrix, bias included; with groups, a third number in front.
+        shape: Shape of its matrix, bias included; with groups, the number of groups comes first.
         inputs: Condition number of Λ, over the eigenvalues above rounding.
         errors: Condition number of Λ̃.
         input_rank: How many eigenvalues of Λ lie above rounding.
-        error_rank: The same of Λ̃.
+        error_rank: The same for Λ̃.
         state_bytes: Memory of factors and inverses.
-        products: Multiplications of a refresh (moments and inverses) over those of a forward
-            and backward pass, for this layer.
+        products: Multiplications of a refresh (moments and inverses) for this layer, divided by
+            those of a forward and backward pass.
     """
 
     name: str
@@ -58,11 +59,11 @@ class Diagnosis:
 
     Attributes:
         layers: Layers with blocks of the Fisher.
-        uncovered: Parameters without, and why.
+        uncovered: Parameters without a block, and why.
         parameters: Number of trainable parameters.
         state_bytes: Memory of all factors and inverses.
-        bytes_per_parameter: The same for each parameter.
-        refresh: Multiplications of a refresh over those of a forward and backward pass.
+        bytes_per_parameter: The same per parameter.
+        refresh: Multiplications of a refresh, divided by those of a forward and backward pass.
         recommends: `"GaussNewton"` if x is all of the data and either it has few outputs in total
             or the model few parameters, else `"NGD"`; docs/gauss_newton.md has the measurements.
 
@@ -110,14 +111,14 @@ def diagnose(
     *,
     factors: Factors | None = None,
 ) -> Diagnosis:
-    """Say which layers are covered, how their factors are conditioned, and what a step would cost.
+    """Report which layers are covered, how their factors are conditioned, and what a step costs.
 
-    Runs the model once, forward and back, on inputs alone (labels are drawn from the model);
-    weights and gradients stay as they were.
+    Runs the model forward and backward once. It needs inputs only, because labels are drawn from
+    the model. Weights and gradients do not change.
 
     Args:
         model: The model, in training mode.
-        likelihood: The criterion. A custom loss counts as squared error.
+        likelihood: The criterion. A custom loss is treated as squared error.
         x: A batch of inputs.
         factors: How the factors are estimated.
 

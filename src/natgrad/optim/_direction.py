@@ -1,4 +1,4 @@
-"""A direction in the space of parameters, block by block; steps along it, and back."""
+"""A direction in parameter space, block by block, and steps along it."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ class Part:
     Args:
         params: The block's parameters.
         tensors: d, in the same order and shapes; a step is θ ← θ − αd.
-        slope: gᵀd with g the gradient that d was made of, of the average loss.
-        name: The block's.
-        norm: ‖d‖ where lengths are learned; None where d has its own.
-        unit: What the damping is multiplied by in this block.
+        slope: gᵀd, where g is the gradient of the average loss from which d was computed.
+        name: Name of the block.
+        norm: ‖d‖ if lengths are learned; None if d keeps its own norm.
+        unit: Factor on the damping in this block.
 
     Attributes:
-        batch_slope: gᵀd with g the gradient of this batch, which differs under `Momentum`.
-        disturbed: Parameters that `nudged` leaves changed in their last bits.
+        batch_slope: gᵀd with the gradient g of this batch; it differs from `slope` with `Momentum`.
+        disturbed: Parameters whose last bits `nudged` may change.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Part:
 
     @contextmanager
     def nudged(self, length: float) -> Iterator[None]:
-        """Have the model run as at θ − length · d, for the time of a `with` block."""
+        """Have the model run as at θ − length · d inside a `with` block."""
         self.move(length)
         try:
             yield
@@ -75,13 +75,13 @@ class Part:
 
 
 class OuterPart(Part):
-    """A block whose direction is u vᵀ, kept as two vectors: what a single sample leaves.
+    """A block whose direction is u vᵀ, stored as two vectors: the direction of a single sample.
 
     Args:
         module: The linear layer.
         params: Its weight, shape `(n_out, fan_in)`, and the bias if that is trained.
         u: Left vector, `(n_out,)`.
-        v: Right vector, `(n_in,)`, the bias's entry last.
+        v: Right vector, `(n_in,)`; the entry of the bias is last.
         slope: gᵀd.
         kind: Name, norm and unit, as for `Part`.
     """
@@ -140,17 +140,17 @@ class OuterPart(Part):
 
 
 class Direction:
-    """A direction with one part for each block; parameters without factors count as one block.
+    """A direction with one part per block; all parameters without factors form one block.
 
     Args:
         parts: The parts.
 
     Attributes:
         params: The parameters that move.
-        disturbed: The parameters that `nudged` leaves changed in their last bits.
+        disturbed: The parameters whose last bits `nudged` may change.
         depth: The number of blocks L, at least 1.
-        slope: gᵀd with g the gradient that d was made of.
-        batch_slope: gᵀd with g the gradient of this batch.
+        slope: gᵀd, where g is the gradient from which d was computed.
+        batch_slope: gᵀd, where g is the gradient of this batch.
         squares: ‖d‖² of each part.
         square: ‖d‖².
         damped: Σ unit ‖d‖² over parts.
@@ -184,10 +184,10 @@ class Direction:
             )
 
     def meet(self, total: float) -> None:
-        """Take the slopes of this batch from `.grad`, where the direction is of another gradient.
+        """Compute the slopes of this batch from `.grad`, if d comes from another gradient.
 
         Args:
-            total: What `.grad` is divided by to be that of the average loss.
+            total: Divisor that turns `.grad` into the gradient of the average loss.
         """
         if not self.parts:
             return
@@ -207,7 +207,7 @@ class Direction:
 
     @contextmanager
     def nudged(self, length: float) -> Iterator[None]:
-        """Have the model run as at θ − length · d, for the time of a `with` block."""
+        """Have the model run as at θ − length · d inside a `with` block."""
         with ExitStack() as stack:
             for part in self.parts:
                 stack.enter_context(part.nudged(length))
@@ -225,7 +225,7 @@ class Direction:
 
         Args:
             rates: By parameter.
-            total: What `.grad` is divided by to be that of the average loss.
+            total: Divisor that turns `.grad` into the gradient of the average loss.
         """
         for i, part in enumerate(self.parts):
             own = [rates[p] for p in part.params]
@@ -248,7 +248,7 @@ class Direction:
 
 
 class Backup:
-    """Weights to go back to, in buffers that stay.
+    """A copy of the weights for undoing a step, in buffers that are reused.
 
     Args:
         params: The parameters.
@@ -272,15 +272,15 @@ class Backup:
             torch._foreach_copy_([self._place[p] for p in params], list(params))
 
     def restore(self, params: Sequence[Tensor]) -> None:
-        """Put back what was saved."""
+        """Restore the saved weights."""
         if params:
             torch._foreach_copy_(list(params), [self._place[p] for p in params])
 
 
 def rates(groups: Sequence[Mapping[str, Any]]) -> tuple[float, dict[Tensor, float] | None]:
-    """Return the largest learning rate, and every parameter's own in units of it.
+    """Return the largest learning rate, and each parameter's rate divided by it.
 
-    None stands for all ones.
+    None means that all ratios are one.
     """
     largest = max(float(group["lr"]) for group in groups)
     if largest == 0 or all(float(group["lr"]) == largest for group in groups):
@@ -289,11 +289,11 @@ def rates(groups: Sequence[Mapping[str, Any]]) -> tuple[float, dict[Tensor, floa
 
 
 def decay(groups: Sequence[Mapping[str, Any]], lengths: Mapping[Tensor, float] | None) -> None:
-    """Shrink weights by 1 − lr · weight_decay, apart from their gradients (AdamW's way).
+    """Shrink weights by 1 − lr · weight_decay, independently of their gradients, as in AdamW.
 
     Args:
-        groups: Of parameters.
-        lengths: Every parameter's learned length, by which its decay is multiplied; None for ones.
+        groups: Groups of parameters.
+        lengths: Learned length of each parameter, a factor on its decay; None for ones.
     """
     for group in groups:
         amount = float(group["lr"]) * float(group["weight_decay"])

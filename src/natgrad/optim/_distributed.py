@@ -12,11 +12,11 @@ from natgrad._warn import warn_user
 
 
 class World:
-    """One process alone; sums over processes are what they are.
+    """A single process; sums over processes change nothing.
 
     Attributes:
         size: Number of processes.
-        rank: This process.
+        rank: Number of this process.
 
     Example:
         >>> World().sum([1.0, 2.0])
@@ -77,7 +77,7 @@ class Ranks(World):
 
 
 def unwrap(model: Module) -> tuple[Module, bool, World]:
-    """Return the model inside wrappers, whether it is compiled, and the processes it lives in.
+    """Return the model inside wrappers, whether it is compiled, and the processes that train it.
 
     Example:
         >>> inner, compiled, world = unwrap(torch.nn.Linear(1, 1))

@@ -1,4 +1,4 @@
-"""What an optimizer does besides steps: states to save and load, averages, hooks to remove."""
+"""The parts of an optimizer besides steps: states, weight averages, removal of hooks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ class Resumable(torch.optim.Optimizer):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Put the average of the weights into the model, for the time of a `with` block.
+        """Put the average of the weights into the model inside a `with` block.
 
         The running averages of batch normalization are averaged like weights.
 
@@ -56,16 +56,16 @@ class Resumable(torch.optim.Optimizer):
             self._average.swap(self._moving())
 
     def _moving(self) -> list[Tensor]:
-        """Return what an average is taken of: parameters, and running averages of layers."""
+        """Return the tensors to average: parameters, and running averages of layers."""
         buffers = [b for b in self._core.model.buffers() if b.is_floating_point()]
         return [*self._params, *buffers]
 
     def remove(self) -> None:
-        """Remove every hook from the model and the criterion; the optimizer can step no more."""
+        """Remove every hook from the model and the criterion; `step` cannot be used afterwards."""
         self._core.capture.remove()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refuse another group after construction: the optimizer follows the whole model.
+        """Refuse another group after construction; the optimizer covers the whole model.
 
         Raises:
             UnsupportedError: Always.
@@ -78,7 +78,7 @@ class Resumable(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a run needs to resume bit for bit, layers by name; no pickled objects."""
+        """Return everything needed to resume bit for bit, by layer name; no pickled objects."""
         state = super().state_dict()
         state["natural"] = {
             **self._core.state_dict(),
@@ -90,10 +90,10 @@ class Resumable(torch.optim.Optimizer):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the state of another run with the same model and options.
+        """Load the state of another run with the same model and options.
 
         Raises:
-            InvalidInputError: If it does not fit in any part; nothing is loaded then.
+            InvalidInputError: If any part does not fit; nothing is loaded then.
         """
         checked(lambda: self._check_state(state_dict))
         state = state_dict["natural"]
@@ -126,7 +126,7 @@ class Resumable(torch.optim.Optimizer):
         return self._measured.ruler.reproduction
 
     def _optional(self) -> list[tuple[str, Any, Any]]:
-        """Return the parts that not every optimizer has, with the names that their states need."""
+        """Return the optional parts, with the names that their states need."""
         names = self._core.capture.structure.names
         buffers = [n for n, b in self._core.model.named_buffers() if b.is_floating_point()]
         ordered = [*(names[p] for p in self._params), *buffers]
@@ -138,14 +138,14 @@ class Resumable(torch.optim.Optimizer):
 
 
 def unscaled(optimizer: Any, *, custom: bool) -> float:
-    """Return what the gradients were divided by since the criterion's scale was noted.
+    """Return the divisor of the gradients since the criterion's scale was recorded.
 
     Args:
-        optimizer: On which a scaler leaves `grad_scale` and `found_inf`.
-        custom: Whether the loss is a custom one, whose scale is not noted.
+        optimizer: The optimizer, on which a scaler sets `grad_scale` and `found_inf`.
+        custom: Whether the loss is a custom one, whose scale is not recorded.
 
     Raises:
-        InvalidInputError: If the gradients were unscaled by a scaler that is not known.
+        InvalidInputError: If an unknown scaler has unscaled the gradients.
     """
     scale = getattr(optimizer, "grad_scale", None)  # a GradScaler's, if it left them scaled
     if custom:

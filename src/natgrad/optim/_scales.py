@@ -1,11 +1,11 @@
-"""Inputs and targets that nobody has standardized: what to say about them."""
+"""Notes about inputs and targets that are not standardized."""
 
 import torch
 from torch import Tensor
 
 from natgrad.optim._capture.batch import Batch, Call
 
-# A root mean square, or a ratio of standard deviations, beyond which steps are known to suffer.
+# Steps are known to suffer above this root mean square or ratio of standard deviations.
 _LARGE, _UNEQUAL = 10.0, 100.0
 
 
@@ -39,7 +39,7 @@ def _inputs(x: object) -> str | None:
 
 
 def _targets(call: Call) -> str | None:
-    """Return a note if residuals of a constant Fisher are large: its steps are in their unit."""
+    """Return a note if residuals are large under a constant Fisher: steps scale with them."""
     if not call.likelihood.constant_fisher or call.y is None:
         return None
     f = call.output.float() if call.output.dtype != torch.float64 else call.output

@@ -1,4 +1,4 @@
-"""What may be loaded as a state: everything is checked before anything is taken."""
+"""Checks of states: everything is checked before anything is loaded."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -9,15 +9,15 @@ from torch import Tensor
 from natgrad._checks import dense, describe, integer, number
 from natgrad.errors import DtypeError, InvalidInputError
 
-# How many names of a kind a sentence lists.
+# Number of names that a message lists.
 _LISTED = 4
 
 
 def checked(check: Callable[[], object]) -> None:
-    """Run the checks of a state, and finish the sentence of the first that fails.
+    """Run the checks of a state, and complete the message of the first one that fails.
 
     Raises:
-        InvalidInputError: If one fails.
+        InvalidInputError: If a check fails.
 
     Example:
         >>> checked(lambda: entries({"step": 1}, "natural", ["steps"]))
@@ -36,10 +36,10 @@ def checked(check: Callable[[], object]) -> None:
 
 
 def entries(state: Any, where: str, names: Iterable[str]) -> Mapping[str, Any]:
-    """Return a mapping that has these names, and no others.
+    """Return a mapping that has exactly these names.
 
     Raises:
-        InvalidInputError: If it is something else.
+        InvalidInputError: If the state is anything else.
     """
     if not isinstance(state, Mapping):
         raise DtypeError(f"{where} must be a mapping, but is {describe(state)}.")
@@ -57,22 +57,22 @@ def _some(names: list[Any]) -> str:
 
 
 def real(value: Any, where: str, **bounds: Any) -> float:
-    """Return a number as `natgrad._checks.number` does, but no tensor: states hold plain ones."""
+    """Return a number like `natgrad._checks.number`, but refuse tensors: states hold plain ones."""
     if isinstance(value, Tensor):
         raise DtypeError(f"{where} must be a plain number, but is {describe(value)}.")
     return number(value, where, **bounds)
 
 
 def check_whole(saved: Any, own: list[dict[str, Any]], natural: Iterable[str]) -> Mapping[str, Any]:
-    """Return the part of an optimizer's state that is natgrad's.
+    """Return natgrad's part of an optimizer's state.
 
     Args:
-        saved: What may be a state.
+        saved: The state to check.
         own: The optimizer's parameter groups.
-        natural: What natgrad's part must have.
+        natural: The entries that natgrad's part must have.
 
     Raises:
-        InvalidInputError: If it lacks something, or the groups are others.
+        InvalidInputError: If an entry is missing, or the groups differ.
     """
     if isinstance(saved, Mapping) and "natural" not in saved:
         raise InvalidInputError("it has no 'natural', as if saved by another optimizer.")
@@ -113,7 +113,7 @@ _RATES = ("lr", "weight_decay", "initial_lr")
 
 
 def check_random(state: Any, where: str, generator: torch.Generator) -> None:
-    """Raise unless this is the state of such a source of random numbers."""
+    """Raise unless this is the state of a random generator of this kind."""
     held: Tensor = dense(state, where)
     like = generator.get_state()
     try:

@@ -14,25 +14,26 @@ from natgrad.optim._states import real
 __all__ = ["Adaptive", "Damping", "Falling", "Fixed", "Scheduled", "Split"]
 
 Split = Literal["pi", "equal"]
-"""`equal`: √λ on both factors, as (20). `pi`: √λ π and √λ/π, π² the ratio of the factors' mean
-eigenvalues (Martens and Grosse 2015), so that both are damped by the same fraction."""
+"""`equal`: √λ on both factors, as in (20). `pi`: √λ π and √λ/π, where π² is the ratio of the
+factors' mean eigenvalues (Martens and Grosse 2015), so both are damped by the same fraction."""
 
 
 @options
 @dataclass(frozen=True, kw_only=True)
 class Adaptive:
-    """Levenberg–Marquardt: more damping where the quadratic model fails, [BLH18] (21).
+    """Levenberg–Marquardt: more damping if the quadratic model fails, [BLH18] (21).
 
-    With ρ the ratio of the actual to the predicted decrease of the loss, λ grows if ρ < `low` or if
-    the step is too short, α < `least_alpha` and αL < `least_share`; it shrinks if ρ > `high`.
+    ρ is the ratio of the actual to the predicted decrease of the loss. λ grows if ρ < `low` or if
+    the step is too short, α < `least_alpha` and αL < `least_share`. It shrinks if ρ > `high`.
 
-    The second condition guards against factors that are wrong rather than against a loss that is
-    not quadratic. Any Fisher is at most L times its block diagonal, so a step of length 1/L along
-    the direction of exact blocks never overshoots: αL ≥ 1 is a theorem, and αL < 1 proves that the
-    Kronecker factors miss curvature along the direction. ρ cannot tell: the step has been shortened
-    until the model holds, ρ ≈ 1 asks for less damping, and without the condition λ sinks to its
-    floor and α with it. Some of what is missed is no fault: the direction is fitted to this batch,
-    which therefore bends more along it than other samples do. docs/notebook.md says why 1/16.
+    The second condition detects wrong factors; the first detects a loss that is not quadratic. Any
+    Fisher is at most L times its block diagonal, so a step of length 1/L along the direction of
+    exact blocks never overshoots: αL ≥ 1 is a theorem, and αL < 1 proves that the Kronecker factors
+    miss curvature along the direction. ρ does not show this: the step has been shortened until the
+    model holds, so ρ ≈ 1 reduces the damping. Without the condition λ falls to its floor, and α
+    falls with it. Part of the missing curvature is expected: the direction is fitted to this batch,
+    so the loss of this batch curves more along it than that of other samples. docs/notebook.md
+    explains the value 1/16.
 
     Attributes:
         start: λ before the first step.
@@ -42,10 +43,10 @@ class Adaptive:
         high: ρ above which it shrinks; ∞ for never.
         least_alpha: α below which it grows, if αL is small too; ∞ for αL alone.
         least_share: αL below which it grows, if α is small too; 0 for eq. 21 alone, ∞ for α alone.
-        floor: Smallest λ. Mandatory: without one a network that has reached its noise floor, or has
-            fitted all labels, goes on shrinking λ until a step blows up.
+        floor: Smallest λ. Without a floor, λ keeps shrinking once a network has reached its noise
+            level or has fitted all labels, until a step diverges.
         relative_floor: Smallest λ in units of the Fisher's scale, the geometric mean over layers of
-            a block's mean eigenvalue. Below it directions fit the noise of batches and factors.
+            a block's mean eigenvalue. Below it, directions fit the noise of batches and factors.
         ceiling: Largest λ.
         reject: Undo a step that raises the loss by more than this fraction; infinity keeps all.
         split: How the factors share λ.
@@ -73,7 +74,7 @@ class Adaptive:
     _relative: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse options that make no sense."""
+        """Raise if an option is out of range."""
         positive = {"low": 0.0, "low_open": True}
         bounds: dict[str, dict[str, Any]] = {
             "start": positive,
@@ -110,15 +111,15 @@ class Adaptive:
         share: float,
         scale: float = 0.0,
     ) -> float:
-        """Return λ for the next steps; unchanged where ρ is not known.
+        """Return λ for the next steps; it is unchanged if ρ is not known.
 
         Args:
-            step: Steps taken.
-            value: λ so far.
+            step: Number of steps taken.
+            value: The present λ.
             ratio: ρ.
             alpha: α.
             share: αL.
-            scale: The Fisher's.
+            scale: Scale of the Fisher.
         """
         return self._after(*_checked(step, value, ratio, alpha, share, scale))
 
@@ -144,16 +145,16 @@ class Adaptive:
 @options
 @dataclass(frozen=True, kw_only=True)
 class Falling:
-    """Damping in units of each block, which falls fast during the first steps and then stays.
+    """Damping relative to each block; it falls fast during the first steps and then stays constant.
 
-    At step k it is δ = max(`floor`, `start` · `factor`^(k − 1)): √δ times the mean eigenvalue of a
-    factor is added to it. At first the factors know little and directions are near the gradient's;
-    in the end only what rounding and noise make of the smallest eigenvalues is damped. It has no
-    unit, and measures nothing.
+    At step k it is δ = max(`floor`, `start` · `factor`^(k − 1)). √δ times the mean eigenvalue of a
+    factor is added to the factor. At first the factors are poor estimates, and directions are close
+    to the gradient. Later only the smallest eigenvalues, which consist of rounding and noise, are
+    damped. δ has no unit, and it needs no measurement.
 
     Attributes:
         start: δ at the first step.
-        factor: What one step leaves of it.
+        factor: Factor on δ at each step.
         floor: The smallest δ.
         reject: Undo a step that raises the loss by more than this fraction; infinity keeps all.
 
@@ -171,7 +172,7 @@ class Falling:
     _relative: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse options that make no sense."""
+        """Raise if an option is out of range."""
         start, floor = (
             number(getattr(self, name), name, low=0, low_open=True) for name in ("start", "floor")
         )
@@ -205,7 +206,7 @@ class Fixed:
     """The same λ at every step.
 
     Attributes:
-        start: λ ≥ 0; 0 takes pseudo-inverses of the factors, as [BLH18] (10).
+        start: λ ≥ 0; 0 uses pseudo-inverses of the factors, as in [BLH18] (10).
         split: How the factors share λ.
         reject: As in `Adaptive`; by default no step is undone.
 
@@ -263,7 +264,7 @@ class Scheduled:
     _relative: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse a function that does not give a damping."""
+        """Raise if the function does not return a damping."""
         literal(self.split, "split", Split)
         keep(self, reject=_reject(self.reject))
         function(self.schedule, "schedule")
@@ -304,32 +305,33 @@ def _reject(value: Any) -> float:
 def _checked(
     step: Any, value: Any, ratio: Any, alpha: Any, share: Any, scale: Any
 ) -> tuple[int, float, float | None, float, float, float]:
-    """Return the arguments of `after`, or raise at one that cannot be what it is called."""
+    """Return the arguments of `after`; raise if one has an impossible value."""
     step, value = integer(step, "step", low=0), number(value, "value", low=0)
     alpha, share, scale = (
         number(x, name, infinite=True)
         for name, x in (("alpha", alpha), ("share", share), ("scale", scale))
     )
-    if ratio is not None and not isinstance(ratio, float):  # NaN is allowed, and is a failure
+    if ratio is not None and not isinstance(ratio, float):  # NaN is allowed and counts as a failure
         ratio = number(ratio, "ratio", infinite=True)
     return step, value, ratio, alpha, share, scale
 
 
-# Part of the share at the last refresh below which the inverses no longer fit the batch, and are
-# renewed out of turn.
+# If the share falls below this fraction of its value at the last refresh, the inverses no longer
+# fit the batch and are updated ahead of schedule.
 _STALE = 0.2
 
-# How often one verified step changes the damping at most, for the steps before it that were not
-# verified; and how often a step that was undone does, so that few in a row are lost.
+# At a verified step, the damping rule is applied up to this many times, to account for unverified
+# steps before it. The second number is for undone steps, so that few steps in a row
+# are lost.
 _REPEATS, _UNDONE = 2, 4
 
 
 class Adaptation:
     """Applies a damping rule from step to step.
 
-    The rule sees the *average* share αL since the last refresh, because old inverses understate the
-    curvature more than fresh ones do, and less so under more damping. λ acts on lengths at once,
-    and on inverses at their next refresh.
+    The rule uses the *average* share αL since the last refresh. Old inverses underestimate the
+    curvature more than new ones, and more damping reduces this effect. A new λ applies to lengths
+    at once, and to inverses at their next refresh.
 
     Args:
         rule: The rule.
@@ -356,17 +358,17 @@ class Adaptation:
         depth: int,
         scale: float,
     ) -> bool:
-        """Set λ for the next step, and return whether the inverses are stale.
+        """Set λ for the next step, and return whether the inverses are out of date.
 
         Args:
             step: Number of the step.
             ratio: ρ, if it is known.
             share: αL of the step.
-            refreshed: Whether the step renewed the inverses.
-            rejected: Whether it was undone.
+            refreshed: Whether the step updated the inverses.
+            rejected: Whether the step was undone.
             since: Steps since the last refresh, this one included.
             depth: L.
-            scale: The Fisher's.
+            scale: Scale of the Fisher.
         """
         self._sum += share
         steps = max(1, since)
@@ -390,6 +392,6 @@ class Adaptation:
             real(state[name], f"{where}.{name}")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.value = state["damping"]
         self._fresh, self._sum = state["fresh_share"], state["share_sum"]

@@ -45,9 +45,9 @@ Closure = Callable[[], Any]
 
 # λ of the first step, in units of the metric.
 _START = 1e-3
-# Dampings that one step may try before its path is straight enough.
+# Largest number of dampings that one step tries to make its path straight enough.
 _BENDS = 12
-# Columns smaller than this fraction of the largest one count as that fraction.
+# Column norms are at least this fraction of the largest one.
 _SMALLEST_COLUMN = 1e-8
 
 
@@ -76,11 +76,11 @@ class GaussNewton(torch.optim.Optimizer):
             `"identity"` (default for likelihoods).
         damping: λ of the first step. Default: 1e-3 in units of the metric D.
         acceleration: Largest 2|a|/|v| of a step that is tried. 0 takes plain steps.
-        momentum: μ, the weight of the last step as the center of the damping, SPRING's rule. It
-            averages noise if `resample` draws few points.
-        resample: Called before each step, to draw new points for the closure.
-        held_out: A closure on other points, evaluated every ten steps. A warning says if the fit
-            bends between its points.
+        momentum: μ; the damping is centered at μ times the last step (SPRING). It averages noise
+            if `resample` draws few points.
+        resample: A function that draws new points for the closure; called before each step.
+        held_out: A closure on other points, evaluated every ten steps. A warning tells you if the
+            residuals are large between the points of the fit.
         solver: `"parameters"`, `"residuals"`, `"conjugate_gradients"`, or `"auto"` by cost.
 
     Attributes:
@@ -193,7 +193,7 @@ class GaussNewton(torch.optim.Optimizer):
         self._steps += 1
 
         def at(change: Tensor) -> Values | None:
-            """Return the values at changed weights, None where they are not finite."""
+            """Return the values at changed weights; None if they are not finite."""
             self._write(weights + change)
             values = evaluate(self._problem, closure)
             return values if bool(values.flat().isfinite().all()) else None
@@ -224,7 +224,7 @@ class GaussNewton(torch.optim.Optimizer):
     def _proposed(
         self, point: Linearization, side: Side, at: Callable[[Tensor], Values | None]
     ) -> tuple[Proposal, float]:
-        """Return a step that bends little enough to be tried, and its λ, which grows until then."""
+        """Return a step whose path bends little enough, and its λ, which grows until it does."""
         momentum = None
         if self.momentum and self._last is not None:
             momentum = self.momentum * self._last
@@ -239,7 +239,7 @@ class GaussNewton(torch.optim.Optimizer):
         return proposal, damping
 
     def _linearized(self, closure: Closure, weights: Tensor) -> tuple[Linearization, Side]:
-        """Return the problem at the present weights, the last one if nothing has changed."""
+        """Return the problem at the present weights; reuse the last one if nothing has changed."""
         if self._kept is not None and torch.equal(self._kept[0], weights):
             _, point, side = self._kept
             if same_values(point.values, evaluate(self._problem, closure), 1e3):
@@ -305,7 +305,7 @@ class GaussNewton(torch.optim.Optimizer):
         self._rule.rejected()
 
     def _converged(self) -> str:
-        """Return why no step is left, and warn once if that is the precision's doing."""
+        """Return why no step is left, and warn once if the precision is the reason."""
         reason = "the predicted decrease is below rounding"
         if self._params[0].dtype == torch.float64:
             return reason
@@ -337,7 +337,7 @@ class GaussNewton(torch.optim.Optimizer):
     # States ---------------------------------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refuse another group after construction: the optimizer follows the whole model.
+        """Refuse another group after construction; the optimizer covers the whole model.
 
         Raises:
             UnsupportedError: Always.
@@ -350,7 +350,7 @@ class GaussNewton(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a run needs to resume bit for bit; points are yours to save."""
+        """Return everything needed to resume bit for bit, except your points."""
         state = super().state_dict()
         state["natural"] = {
             "steps": self._steps,
@@ -362,10 +362,10 @@ class GaussNewton(torch.optim.Optimizer):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the state of another run with the same model and options.
+        """Load the state of another run with the same model and options.
 
         Raises:
-            InvalidInputError: If it does not fit in any part; nothing is loaded then.
+            InvalidInputError: If any part does not fit; nothing is loaded then.
         """
         checked(lambda: self._check_state(state_dict))
         state = state_dict["natural"]

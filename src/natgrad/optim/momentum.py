@@ -1,4 +1,4 @@
-"""Averages of gradients over steps, for a direction that is not fitted to one batch."""
+"""Averages of gradients over steps, so that a direction is not fitted to one batch."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,22 +14,22 @@ from natgrad.optim._states import entries, real
 
 __all__ = ["Momentum"]
 
-# Weight of the latest length in the average that steps may not exceed.
+# Weight of the latest length in the average that limits the length of steps.
 _LATEST = 0.1
 
 
 class Momentum:
-    """An average of gradients, looked at one step ahead as Nesterov's.
+    """An average of gradients with Nesterov's look-ahead.
 
-    The average is ḡ ← ḡ + (g − ḡ)/W with W ← μW + 1, where W is the number of batches that count,
-    from one at the first step to 1/(1 − μ). The direction is made from (μW ḡ + g)/(μW + 1), the
-    average as it will be if the next gradient equals this one. Averaging comes *before* the length
-    is measured: a direction that depends less on this batch allows a longer step. μ is `factor`, or
+    The average is ḡ ← ḡ + (g − ḡ)/W with W ← μW + 1, where W is the effective number of batches,
+    from one at the first step to 1/(1 − μ). The direction is computed from (μW ḡ + g)/(μW + 1), the
+    next average if the next gradient equals this one. Averaging comes *before* the length is
+    measured: a direction that depends less on this batch allows a longer step. μ is `factor`, or
     1 − α after a step of length α if that is less: a full step, α = 1, makes all earlier gradients
-    obsolete. The average also starts again after a step that was undone or is expected to raise
-    the loss.
+    obsolete. The average also restarts after a step that was undone or is expected to raise the
+    loss.
 
-    Lengths of single batches scatter. With an average, the next gradient no longer corrects a step
+    Lengths of single batches vary. With an average, the next gradient no longer corrects a step
     that is much too long. So a step is at most as long as the (geometric) average of the last ten.
 
     Args:
@@ -67,19 +67,19 @@ class Momentum:
 
     @contextmanager
     def averaged(self, params: Sequence[Tensor], total: float) -> Iterator[None]:
-        """Put averages, looked at one step ahead, in the place of gradients for a `with` block.
+        """Replace gradients by averages with look-ahead, inside a `with` block.
 
-        The gradients join the average with `advance`: not if the step is refused.
+        `advance` adds the gradients to the average; it is not called if the step is refused.
 
         Args:
             params: The parameters.
-            total: What `.grad` is divided by to be that of the average loss.
+            total: Divisor that turns `.grad` into the gradient of the average loss.
         """
         self._seen = held = {p: p.grad for p in params if p.grad is not None}
         self._rescale(total)
         weight = self._mu * self.weight + 1
         past = self.factor * weight
-        # (μW ḡ + g)/(μW + 1) with ḡ as it will be, written in ḡ as it is
+        # (μW ḡ + g)/(μW + 1) with the next ḡ, written in terms of the present ḡ
         old = past * (1 - 1 / weight) / (past + 1)
         known = [p for p in held if p in self.values]
         if known:
@@ -93,13 +93,13 @@ class Momentum:
                 p.grad = gradient
 
     def _rescale(self, total: float) -> None:
-        """Bring the averages to the units of the present gradients."""
+        """Convert the averages to the units of the present gradients."""
         if self.values and total != self._total and total and self._total:
             torch._foreach_mul_(list(self.values.values()), total / self._total)
         self._total = total
 
     def shorten(self, alpha: float) -> float:
-        """Return α, or the usual α if that is shorter."""
+        """Return α, or the average α if that is shorter."""
         if not 0 < alpha < math.inf:
             return alpha
         self._lengths += 1
@@ -107,7 +107,7 @@ class Momentum:
         return min(alpha, math.exp(self._log))
 
     def advance(self, length: float) -> None:
-        """Blend in the gradients, and take note of the step's length; 1 to start a new average."""
+        """Add the gradients to the average, and record α; α = 1 starts a new average."""
         self.weight = self._mu * self.weight + 1
         known = [p for p in self._seen if p in self.values]
         if known:
@@ -119,7 +119,7 @@ class Momentum:
         self._mu = min(self.factor, max(0.0, 1 - length))
 
     def state_dict(self, names: Mapping[Tensor, str]) -> dict[str, Any]:
-        """Return the averages by name, None where there was no gradient yet, and numbers."""
+        """Return the averages by name (None without a gradient so far), and numbers."""
         return {
             "weight": self.weight,
             "mu": self._mu,
@@ -130,7 +130,7 @@ class Momentum:
         }
 
     def check_state(self, state: Any, where: str, names: Mapping[Tensor, str]) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("weight", "mu", "total", "lengths", "log", "values"))
         weight = real(state["weight"], f"{where}.weight", low=0)
         real(state["mu"], f"{where}.mu", low=0, high=1)
@@ -146,7 +146,7 @@ class Momentum:
             raise InvalidInputError(f"{where}.values must hold an average of weight {weight:g}.")
 
     def load_state_dict(self, state: Mapping[str, Any], names: Mapping[Tensor, str]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.reset()
         self.weight, self._mu, self._total = state["weight"], state["mu"], state["total"]
         self._lengths, self._log = state["lengths"], state["log"]

@@ -51,47 +51,47 @@ class NGD(Resumable):
 
     Each layer's Fisher block is approximated by a Kronecker product: the second moments of its
     inputs, and of errors sampled from the model. The direction is [BLH18] (20),
-    d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, of an average of gradients. Each layer learns the length of its steps
-    from the slope that the last one left. Nothing needs tuning; docs/optimizer.md explains each
-    part.
+    d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹, where G is an average of gradients. The step length is learned per
+    layer, from the slope that is left after each step. Nothing needs tuning; docs/optimizer.md
+    explains each part.
 
     Call the criterion on the model's outputs in training mode; the optimizer then knows outputs,
-    labels and reduction. A loss that it cannot see needs a likelihood to stand in for it, its
-    `reduction`, and a closure for `step` if steps that raise the loss should be undone.
+    labels and reduction. For a loss that it cannot see, pass a likelihood that stands in for the
+    loss, its `reduction`, and a closure for `step` if steps that raise the loss should be undone.
 
     Damping and statistics refer to the average loss over samples, whatever the reduction.
 
     Args:
         model: The model, also inside `torch.compile` or `DistributedDataParallel`. Parameters of
-            layers without a block take Adam's steps, or plain ones where lengths are measured, and
-            a warning names them. docs/losses_and_layers.md lists the layers with a block.
+            layers without a block take Adam steps, or plain gradient steps if lengths are measured,
+            and a warning names them. docs/losses_and_layers.md lists the layers with a block.
         likelihood: The criterion: `torch.nn.CrossEntropyLoss(...)` or another of torch's, a
             `Likelihood` such as `Categorical()`, a custom loss as a module (`natgrad.optim.Loss`
-            makes one of a function), or a list of criteria whose losses are added.
-        lr: Factor on the step length; schedulers may change it. Learned lengths make up for a
+            wraps a function), or a list of criteria whose losses are added.
+        lr: Factor on the step length; schedulers may change it. Learned lengths compensate for a
             constant factor, but not for one below a half.
-        weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, apart from the loss;
-            with learned lengths η, by 1 − lr · η · weight_decay.
+        weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, independently of the
+            loss; with learned lengths η, by 1 − lr · η · weight_decay.
         groups: Parameters with their own lr or weight_decay, as mappings with `params`. All other
-            parameters share the options above. Unequal rates bend the direction; the length is
-            the best one along the bent direction, times the largest rate.
+            parameters share the options above. Unequal rates change the direction; the length is
+            the best one along the changed direction, times the largest rate.
         momentum: μ < 1, the weight of the past in the average of gradients from which directions
-            are made; 0 uses the gradient of this batch alone. Batches of a single sample are not
-            averaged until a larger batch has started an average.
+            are computed; 0 uses the gradient of this batch alone. Batches of a single sample are
+            not averaged until a larger batch has started an average.
         step_length: `Learned()` (default), one length per layer; or a measured one: `Quadratic()`,
             `PerLayer()`, or `EqualShare()`, lr/L.
-        damping: `Falling()` (default) where lengths are learned, `Adaptive()` where they are
-            measured; `Fixed`, `Scheduled`, or a number for `Fixed`.
+        damping: `Falling()` (default) if lengths are learned, `Adaptive()` if they are measured;
+            `Fixed`, `Scheduled`, or a number for `Fixed`.
         factors: How the Kronecker factors are estimated.
-        refresh: Renew factors and inverses every so many steps, more often at the beginning. With
+        refresh: Steps between updates of factors and inverses; shorter at the beginning. With
             measured lengths also measure ρ and adapt λ then, and when the inverses no longer fit.
         method: `"kronecker"`; for comparison `"whitening"` with inverse square roots of the
             factors, `"diagonal"`, and `"conjugate_gradients"` with the whole Fisher.
         solver: How factors are inverted; `"auto"` chooses by cost.
         weight_average: a, to keep an average of the weights with a/(k + a); see `averaged`.
         reduction: Reduction of a loss that is not the likelihood itself.
-        strict: Raise, instead of warning, if some parameter has no Kronecker factors.
-        generator: Source of the sampled labels; by default a new one with seed 0.
+        strict: Raise, instead of warning, if a parameter has no Kronecker factors.
+        generator: Random generator for the sampled labels; by default a new one with seed 0.
 
     Attributes:
         statistics: What the last step did.
@@ -118,7 +118,7 @@ class NGD(Resumable):
         (True, 30)
     """
 
-    # Tells a GradScaler to leave the gradients scaled: the optimizer knows the loss's scale.
+    # A GradScaler leaves the gradients scaled if this is set; the optimizer knows the scale.
     _step_supports_amp_scaling = True
 
     @named
@@ -206,10 +206,10 @@ class NGD(Resumable):
     ) -> Self:
         """Return the method of [BLH18] §5: (20) and (21) at every step, and nothing more.
 
-        Factors of each batch alone, every Λ̃ from errors sampled `samples` times, √λ on both
-        factors, an equal share of 1/L for every layer. Two corrections: the predicted decrease of
-        (21) has the sign of a decrease and counts α once, and λ has a floor, without which it runs
-        away. `known_output` does not sample the last Λ̃.
+        It uses the factors of each batch alone, every Λ̃ from errors sampled `samples` times, √λ on
+        both factors, and an equal share of 1/L for every layer. There are two corrections: the
+        predicted decrease of (21) has the sign of a decrease and counts α once, and λ has a floor,
+        without which it diverges. `known_output` does not sample the last Λ̃.
 
         Args:
             model: The model.
@@ -217,8 +217,8 @@ class NGD(Resumable):
             lr: α.
             damping: λ at the start.
             floor: Smallest λ; default 1e-8 in single and 1e-10 in double precision.
-            samples: K; to pass `factors`, name K there.
-            **options: Passed on, `factors` and `reduction` for example.
+            samples: K; if you pass `factors`, set K there.
+            **options: Further options of `NGD`, for example `factors` and `reduction`.
 
         Raises:
             InvalidInputError: If both `samples` and `factors` are given.
@@ -270,8 +270,8 @@ class NGD(Resumable):
     ) -> Self:
         """Return `published`, but with the last layer's Λ̃ in closed form instead of sampled.
 
-        That factor is the likelihood's own Fisher, with which (14) begins. Sampled, it is the
-        noisiest of all where a network has many outputs; docs/notebook.md has numbers.
+        That factor is the likelihood's own Fisher, the first term of (14). If sampled, it is the
+        noisiest factor of a network with many outputs; docs/notebook.md has numbers.
 
         Args:
             model: The model.
@@ -295,8 +295,8 @@ class NGD(Resumable):
         """Take one damped natural step from the gradients of the last backward pass.
 
         Args:
-            closure: Clears the gradients, computes the loss, calls `backward` and returns it. Only
-                a custom loss needs it, to measure what a step achieved.
+            closure: Clears the gradients, computes the loss, calls `backward` and returns the loss.
+                Only a custom loss needs it, to measure the decrease of a step.
 
         Returns:
             What the closure returned.
@@ -365,7 +365,7 @@ class NGD(Resumable):
 
         if self._momentum is not None:  # schedulers such as OneCycleLR change it with the rate
             self._momentum.factor = float(self.param_groups[0]["momentum"])
-        # A single sample keeps its rank-one form while there is no average to spoil it.
+        # A single sample keeps its rank-one form as long as there is no average of gradients.
         single = batch.n == 1 and self._momentum is not None and not self._momentum.values
         momentum = None if single else self._momentum
         with momentum.averaged(params, batch.total) if momentum else nullcontext():
@@ -414,7 +414,7 @@ class NGD(Resumable):
         return seen
 
     def _undo(self, lengths: Lengths, seen: StepStatistics) -> StepStatistics:
-        """Take back the last step of learned length, and pass over the batch that showed why."""
+        """Undo the last step of learned length, and skip the batch whose loss rose."""
         lengths.undo()
         if self._momentum is not None:
             self._momentum.reset()

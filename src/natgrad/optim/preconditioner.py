@@ -26,20 +26,20 @@ __all__ = ["Preconditioner"]
 class Preconditioner:
     """Replaces `.grad` by the natural gradient: `backward()`, `precondition()`, any `step()`.
 
-    The direction is that of `NGD` with a fixed damping; length, momentum and schedule are left to
-    the optimizer behind. `.grad` becomes (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹ of the average loss.
+    The direction is that of `NGD` with a fixed damping. The optimizer that follows sets length,
+    momentum and schedule. `.grad` becomes (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹ of the average loss.
 
     Args:
         model: The model.
-        likelihood: The criterion, as in `NGD`, unless `reduction` names that of another loss.
+        likelihood: The criterion, as in `NGD`, or a stand-in for another loss with `reduction`.
         damping: λ.
         factors: How the Kronecker factors are estimated.
-        refresh: Renew factors and inverses every so many calls, more often at the beginning.
+        refresh: Calls between updates of factors and inverses; shorter at the beginning.
         solver: How factors are inverted.
         split: How two factors share the damping.
         reduction: Reduction of a loss that is not the likelihood itself.
-        strict: Raise if some parameter has no block.
-        generator: Source of the sampled labels.
+        strict: Raise if a parameter has no block.
+        generator: Random generator for the sampled labels.
 
     Attributes:
         statistics: What the last call did.
@@ -144,7 +144,7 @@ class Preconditioner:
         return self._core.state_dict() | {"damping": self.damping}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the state of another run with the same model and options.
+        """Load the state of another run with the same model and options.
 
         Raises:
             InvalidInputError: If the state does not fit; nothing is loaded then.

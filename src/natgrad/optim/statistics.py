@@ -20,14 +20,14 @@ class StepStatistics:
         loss: Loss of the batch before the step; None under a custom loss without closure.
         predicted: Decrease that the quadratic model predicts, on the samples that it saw.
         actual: Decrease that was measured on the same samples; None if it was not measured.
-        ratio: ρ = actual / predicted. A predicted decrease below the model's quadratic term counts
-            as that term. None where `actual` is, or where rounding hides it.
+        ratio: ρ = actual / predicted. If the predicted decrease is below the model's quadratic
+            term, that term replaces it. None if `actual` is None, or if rounding hides it.
         damping: λ of the step.
         length: Factor on the direction, learning rate included.
-        share: αL, the length in units of an equal share of the layers, without learning rate.
+        share: αL, the length divided by the equal share 1/L, without learning rate.
         gradient_norm: Norm of the gradient of the average loss.
         step_norm: Norm of the change of the parameters; 0 if it was undone.
-        refreshed: Whether factors and inverses were renewed.
+        refreshed: Whether factors and inverses were updated.
         rejected: Whether the step was undone because it raised the loss.
         notes: What could not be done, and why.
         seconds: Time spent in each part of the step.
@@ -53,7 +53,7 @@ class StepStatistics:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def scalars(self) -> dict[str, float]:
-        """Return the numbers that are known, flat, for TensorBoard or any other logger.
+        """Return the known numbers as a flat dictionary, for TensorBoard or any other logger.
 
         Example:
             >>> sorted(StepStatistics(step=3, loss=0.5, seconds={"length": 0.1}).scalars())[:4]
@@ -83,7 +83,7 @@ class Verdict:
 
     Attributes:
         actual: Decrease of the loss; None if it could not be measured.
-        ratio: ρ; None where it is not known.
+        ratio: ρ; None if it is not known.
         rejected: Whether the step must be undone.
         notes: What could not be done, and why.
     """

@@ -1,4 +1,4 @@
-"""How long a step along the natural direction is, and what it achieved."""
+"""The length of a step along the natural direction, and its predicted decrease."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ UNVERIFIED = (
     "the loss after the step cannot be measured, so the damping does not adapt: give NGD the "
     "criterion itself (natgrad.optim.Loss wraps a function), or pass a closure to step()"
 )
-"""What is said of steps whose length, or whose damping, cannot adapt."""
+"""Notes for steps whose length, or whose damping, cannot adapt."""
 
 
 class AdaptationWarning(UserWarning):
@@ -41,11 +41,11 @@ class QuadraticModel:
     """The expected loss along a direction: a decrease of t·slope − t²·bend/2.
 
     Attributes:
-        alpha: The step length that the model asks for.
+        alpha: The step length that minimizes the model.
         slope: First derivative.
         bend: Second derivative, damping included.
-        pieces: The samples it is about; None for the whole batch.
-        share: The step's decrease to first order, in units of that of equal shares.
+        pieces: The samples on which it was measured; None for the whole batch.
+        share: The first-order decrease of the step, divided by that of equal shares.
         sizes: Σ fᵀFf over the outputs of each piece, if they were measured.
     """
 
@@ -59,7 +59,7 @@ class QuadraticModel:
     @classmethod
     def of_equal_shares(cls, direction: Direction) -> "QuadraticModel":
         """Return the model whose minimum is an equal share for every block ([BLH18] footnote 1)."""
-        # With the sign of a decrease and the step length counted once.
+        # Corrected: the sign is that of a decrease, and the step length is counted once.
         share = 1 / direction.depth
         return cls(share, direction.batch_slope, direction.slope / share, share=1.0)
 
@@ -109,13 +109,13 @@ class EqualShare:
 class Quadratic:
     """Step length lr·α with α = gᵀd / dᵀ(F + λ)d, the minimum of the quadratic model along d.
 
-    F is the Fisher itself, not its Kronecker approximation, so α knows how much of the step every
-    layer should take: 1/L where all layers do the same work, up to 1 where they do not interfere.
-    It costs one forward pass on the samples behind `rows` rows of the outputs: dᵀFd = ‖J d‖² in the
-    metric of the likelihood, with J d the difference quotient of the outputs.
+    F is the Fisher itself, not its Kronecker approximation, so α accounts for interactions between
+    layers: it is 1/L if all layers have the same effect, and up to 1 if they do not interact. It
+    costs one forward pass on the samples behind `rows` rows of the outputs: dᵀFd = ‖J d‖² in the
+    metric of the likelihood, where J d is the difference quotient of the outputs.
 
     Attributes:
-        rows: How many rows of the outputs; all of them where samples interact (batch
+        rows: Number of rows of the outputs; all rows are used if samples interact (batch
             normalization).
 
     Example:
@@ -127,7 +127,7 @@ class Quadratic:
     _measures: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse an empty sample."""
+        """Raise if there are no rows."""
         keep(self, rows=integer(self.rows, "rows", low=1))
 
     def _rows_of(self, n: int) -> int:
@@ -157,7 +157,7 @@ class Quadratic:
         exact = not pieces[0].call.rounded
         missed = (direction.batch_slope - found.slope) / direction.slope
         if exact and partial and not -1 < missed < 0.5:
-            # The direction owes its slope to samples that the rows lack, and bends there too.
+            # The slope comes from samples outside of these rows, which also add curvature.
             found = ruler.along(batch, batch.first(None), (), direction, damping, epsilon)
         return found if found.bend > 0 else QuadraticModel.of_equal_shares(direction)
 
@@ -165,12 +165,12 @@ class Quadratic:
 @options
 @dataclass(frozen=True, kw_only=True)
 class PerLayer(Quadratic):
-    """A length for every layer: the minimum of the quadratic model over all of them together.
+    """One length per layer; together they minimize the quadratic model.
 
-    The shares cᵢ solve Σⱼ dᵢᵀ(F + λ)dⱼ cⱼ = gᵀdᵢ, which takes a forward pass for each layer instead
-    of one for all. In deep linear networks with a bottleneck equal shares converge at a fraction of
-    the rate of the natural gradient ([BLH18] (19)); shares that may differ, and be negative, win it
-    back. Where all layers do the same work they are equal.
+    The shares cᵢ solve Σⱼ dᵢᵀ(F + λ)dⱼ cⱼ = gᵀdᵢ, which takes one forward pass per layer instead of
+    one for all. In deep linear networks with a bottleneck, equal shares converge at a fraction of
+    the rate of the natural gradient ([BLH18] (19)). Shares that may differ, and be negative,
+    recover that rate. If all layers have the same effect, the shares are equal.
 
     Attributes:
         rows: As in `Quadratic`.
@@ -208,13 +208,14 @@ class Learned:
     """One length per layer, learned from the slope that is left after each step.
 
     Directions have a fixed norm, √min(m, n) · √max(1, m/n) for a layer's m × n matrix, so a step
-    changes outputs by about the same part whatever the layer's size. No layer steps farther than
-    its natural step d itself. The length η grows or shrinks by up to 10 % per step: with h the
-    slope along the last direction that the next gradient finds, over the one that the step began
-    with, log η += `rate` · h, |h| ≤ 1. It costs one inner product, and no pass through the model.
+    changes outputs by about the same fraction whatever the layer's size. No layer steps farther
+    than its natural step d itself. The length η grows or shrinks by up to 10 % per step:
+    log η += `rate` · h, |h| ≤ 1, where h is the slope of the next gradient along the last
+    direction, divided by the slope at the start of the step. This costs one inner product, and no
+    pass through the model.
 
-    Where the loss of the next batch is far above that of the last ones (`reject` of the damping),
-    the step between them is undone, that batch is passed over, and all lengths are halved.
+    If the loss of the next batch is far above that of the last ones (`reject` of the damping), the
+    last step is undone, that batch is skipped, and all lengths are halved.
 
     Attributes:
         start: η at the first step.
@@ -233,7 +234,7 @@ class Learned:
     ceiling: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse options that make no sense."""
+        """Raise if an option is out of range."""
         names = ("start", "rate", "floor", "ceiling")
         found = {name: number(getattr(self, name), name, low=0, low_open=True) for name in names}
         keep(self, **found)

@@ -1,4 +1,4 @@
-"""One natural-gradient problem, checked and evaluated, as every route takes it."""
+"""One natural-gradient problem, checked and evaluated; the input of every route."""
 
 import math
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class Problem(Generic[P]):
     Attributes:
         likelihood: The loss.
         parametrization: The model.
-        params: Where.
+        params: The parameters.
         x: Inputs of the batch.
         white: Root of the Fisher and targets at the batch's outputs.
-        shares: Which solution.
+        shares: The weights that select the solution.
         damping: λ, added to the Fisher as the loss is reduced.
         output_shape: Shape of the batch's outputs.
     """

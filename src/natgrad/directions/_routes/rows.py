@@ -19,7 +19,7 @@ from natgrad.linalg._lstsq import bare_lstsq, condition, gram_inverse
 from natgrad.linalg._precision import default_rtol, widen
 from natgrad.parametrizations.base import Design, P, combine
 
-# A Gram matrix is tried if refinement can converge at all, and trusted if it does.
+# A Gram matrix is tried if refinement can converge, and used if it does.
 _SAFE = 0.1
 _REFINEMENTS = 20
 
@@ -35,7 +35,7 @@ def solve_over_batch(problem: Problem[P]) -> P:
 
 
 def solve_over_inputs(problem: Problem[P], fisher_x: Tensor, root: Root) -> P:
-    """Return v with the Fisher averaged over other inputs, whose rows the gradient lacks."""
+    """Return v with the Fisher averaged over inputs other than those of the gradient."""
 
     def solve(layer: int | None) -> tuple[P, int]:
         return _solve_sample(problem, fisher_x, root, layer)
@@ -49,7 +49,7 @@ def _shared(
     rows: int,
     full_rank: Callable[[], int],
 ) -> P:
-    """Return the shortest solution, or each layer's own, weighed and summed.
+    """Return the shortest solution, or the weighted sum of each layer's solution.
 
     A layer alone gives a natural direction only if its rows have the rank of all layers' rows.
     """
@@ -184,8 +184,8 @@ def contract(gram: Tensor, left: Root, right: Root) -> Tensor:
 def normal_solve(a: Tensor, d: Tensor, damping: float = 0.0) -> tuple[Tensor, int]:
     """Return (aᵀa + λ)⁺ d, d of shape `(p,)` or `(p, k)`, and the rank of a.
 
-    By Cholesky and refinement where that is safe, else by singular values; columns of different
-    sizes first brought to one, so that the rank does not depend on the units of a feature.
+    By Cholesky and refinement if that is safe, else by singular values. Columns are scaled to
+    one size first, so that the rank does not depend on the units of a feature.
     """
     exponents = column_exponents(a)
     if exponents is None:

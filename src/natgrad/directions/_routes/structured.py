@@ -1,4 +1,4 @@
-"""Natural directions by structure: solve for the hypothesis' own velocity, then lift it."""
+"""Natural directions by structure: solve for the velocity of the hypothesis, then lift it."""
 
 import math
 from typing import cast
@@ -19,7 +19,7 @@ from natgrad.parametrizations.propagation import input_root
 
 
 def lifted_over_batch(problem: Problem[P]) -> P | None:
-    """Move W = W_L⋯W₁ along its own natural velocity, lifted; None where that is not exact.
+    """Move W = W_L⋯W₁ along its lifted natural velocity; None if that is not exact.
 
     Only the row space of x matters: with an orthonormal basis Q of it the layers must produce
     the velocity times Q. [BLH18] (10)–(16) with Σ = xᵀx/N.
@@ -86,7 +86,7 @@ def lifted_over_inputs(problem: Problem[P], fisher_x: Tensor) -> P | None:
 def _badly_scaled(x: Tensor) -> bool:
     """Return whether features differ so much in size that a lift of W loses the small ones.
 
-    The lift solves for W in one norm for all of its columns; the rows of the Jacobian need none.
+    The lift solves for W in one norm for all of its columns; Jacobian rows need no such norm.
     """
     exponents = column_exponents(x)
     if exponents is None:
@@ -106,7 +106,7 @@ def _residual(precision_root: Tensor | None, whitened: Tensor) -> Tensor:
 def over_all_entries(problem: Problem[P]) -> P:
     """Solve with one Fisher term for every entry of the matrix, observed or not ([KMH21] §4).
 
-    That Fisher is diagonal, so each observed entry has its own velocity and the others none.
+    That Fisher is diagonal, so each observed entry has its own velocity, and the others have none.
     """
     model, x = problem.parametrization, problem.x
     if not model.reads_entries(x):

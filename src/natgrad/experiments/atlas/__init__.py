@@ -1,1 +1,1 @@
-"""Which solution each optimizer tends to, with certificates."""
+"""The solution to which each optimizer converges, with certificates."""

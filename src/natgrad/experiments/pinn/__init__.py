@@ -1,1 +1,1 @@
-"""Differential equations solved by networks, from every initialization."""
+"""Differential equations solved by networks, from many initializations."""

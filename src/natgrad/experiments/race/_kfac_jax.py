@@ -1,4 +1,4 @@
-"""kfac-jax as a peer: its environment, made once, and its cell."""
+"""kfac-jax as a peer: its environment, created once, and its cell."""
 
 import json
 import os

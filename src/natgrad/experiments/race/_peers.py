@@ -79,7 +79,7 @@ def _soap(model: Module, lr: float) -> Optimizers:
 def _shampoo(model: Module, lr: float) -> Optimizers:
     """Return Shampoo with RMSprop's step lengths.
 
-    The roots are renewed every ten steps. The package's default, every thousand, is meant for runs
+    The roots are updated every ten steps. The package's default, every thousand, is meant for runs
     of many thousand steps.
     """
     return [

@@ -53,7 +53,7 @@ class Race:
     """Evaluations on validation data per run."""
 
     def __post_init__(self) -> None:
-        """Refuse options that cannot be raced."""
+        """Raise if the options do not define a race."""
         if not len(self.problems) == len(self.targets) == len(self.budgets) > 0:
             raise InvalidInputError(
                 f"each of {len(self.problems)} problems needs a target and a budget, but there "

@@ -1,4 +1,4 @@
-"""Solvers with adaptive steps of one vector, in time or in its logarithm."""
+"""Solvers with adaptive steps for one vector, in time or in log time."""
 
 import math
 from typing import Any, Generic
@@ -22,8 +22,8 @@ from natgrad.flows._recorder import Reached
 from natgrad.parametrizations.base import P, leaves
 from natgrad.stopping import Status
 
-_ABSOLUTE = 1e-3  # of rtol and of the parameters' size: what an entry near zero may err
-_LOOK = 8  # steps between two looks at whether the flow still moves
+_ABSOLUTE = 1e-3  # times rtol and the size of the parameters: allowed error of an entry near zero
+_LOOK = 8  # steps between two checks whether the flow still moves
 _FEW, _SOME, _TIGHT = 40, 128, 1e-7  # parameters up to which LSODA's dense Jacobian is cheap
 
 
@@ -34,7 +34,7 @@ class AdaptiveSolver(Solver):
         self.name = name
 
     def why(self, problem: Problem[P], rtol: float) -> str | None:
-        """Say why DOP853 should solve a natural flow, or LSODA one of few parameters."""
+        """Return why `auto` should choose DOP853 (natural flows) or LSODA (few parameters)."""
         if problem.is_natural:
             return "for a natural flow" if self.name == "dop853" else None
         count = sum(leaf.numel() for leaf in leaves(problem.params))
@@ -42,7 +42,7 @@ class AdaptiveSolver(Solver):
         return f"for {count} parameters" if self.name == "lsoda" and few else None
 
     def coordinates(self, problem: Problem[P], params: P) -> Coordinates[P]:
-        """Return what the stepper sees."""
+        """Return the coordinates that the stepper integrates."""
         return Coordinates(problem, params)
 
     def stepper(self, flow: "AdaptivePath[P]", y: Tensor, end: float, **options: Any) -> Stepper:
@@ -57,7 +57,7 @@ class AdaptiveSolver(Solver):
     def start(
         self, problem: Problem[P], reached: Reached[P], end: float, settings: Settings
     ) -> Path[P]:
-        """Return the path from where another ended."""
+        """Return the path that starts where another one ended."""
         return AdaptivePath(self, problem, reached, end, settings)
 
 
@@ -74,13 +74,13 @@ class ChebyshevSolver(AdaptiveSolver):
 
 
 class PairedSolver(AdaptiveSolver):
-    """Runge–Kutta–Chebyshev and DOP853, whichever goes farther per evaluation."""
+    """Runge–Kutta–Chebyshev or DOP853, whichever advances farther per evaluation."""
 
     def __init__(self) -> None:
         super().__init__("pair")
 
     def why(self, problem: Problem[P], rtol: float) -> str | None:
-        """Say why it should solve what no other method does."""
+        """Return why `auto` should choose it for problems that no other method suits."""
         count = sum(leaf.numel() for leaf in leaves(problem.params))
         return None if problem.is_natural else f"for {count} parameters"
 
@@ -90,9 +90,9 @@ class PairedSolver(AdaptiveSolver):
 
 
 class AdaptivePath(Path[P], Generic[P]):
-    """A flow solved by a stepper that sees a stretched time and one flat vector.
+    """A flow solved by a stepper in stretched time, on one flat vector.
 
-    Steps of a gradient flow shrink to nothing where it is too stiff, those of a natural one where
+    Steps of a gradient flow shrink to zero where it is too stiff, those of a natural flow where
     it is singular.
 
     Attributes:
@@ -151,7 +151,7 @@ class AdaptivePath(Path[P], Generic[P]):
         return self._stepper
 
     def step(self) -> Ended | None:
-        """Take one step; return None, or why there is none."""
+        """Take one step; return None, or the reason why there is none."""
         self._count += 1
         if self._rests or (self._count % _LOOK == 0 and self._at_rest()):
             self.t, self._rests = self._end, True
@@ -164,14 +164,14 @@ class AdaptivePath(Path[P], Generic[P]):
             return Ended(Status.STALLED, f"at t = {self.t:.6g}: {failure}")
         if not bool(torch.isfinite(self._steps.y).all()):
             return Ended(Status.DIVERGED, f"parameters overflow after t = {self.t:.6g}")
-        # The clock rounds: the end of the interval is the end of time.
+        # The clock rounds, so the end of the interval is set to the final time.
         tau = self._steps.t
         now = self._end if tau >= self._clock.tau(self._end) else self._clock.t(tau)
         self.t = min(now, self._end)
         return None
 
     def _at_rest(self) -> bool:
-        """Return whether the flow would not move in the time left."""
+        """Return whether the flow does not move in the remaining time."""
         return self.seen.stands(self._steps.y, self._end - self.t, self._rtol)
 
     def at(self, t: float) -> P:
@@ -187,7 +187,7 @@ class AdaptivePath(Path[P], Generic[P]):
 
     @property
     def evaluations(self) -> int:
-        """Return the number of evaluations, those of the solver before included."""
+        """Return the number of evaluations, including those of earlier solvers."""
         own = 0 if self._stepper is None else self._stepper.evaluations
         return self._reached.evaluations + own
 

@@ -1,4 +1,4 @@
-"""What an integrator sees of a flow: one vector, its velocity, and the way back to parameters."""
+"""Coordinates of a flow for an integrator: one vector, its velocity, and a map to parameters."""
 
 from collections.abc import Callable
 from copy import copy
@@ -17,9 +17,9 @@ class Coordinates(Generic[P]):
     """All parameters in one vector.
 
     Attributes:
-        start: The vector at time 0, or where another solver ended.
-        arrays: The velocity as a function of NumPy arrays, where that is faster.
-        jacobian: Its Jacobian, where that is known.
+        start: The vector at time 0, or at the end of another solver.
+        arrays: The velocity as a function of NumPy arrays, if that is faster.
+        jacobian: Its Jacobian, if it is known.
     """
 
     arrays: Arrays | None = None
@@ -30,7 +30,7 @@ class Coordinates(Generic[P]):
         self.start: Tensor = flatten(params)
 
     def at(self, t: float) -> "Coordinates[P]":
-        """Return these coordinates at another time, which matters to scheduled damping alone."""
+        """Return these coordinates at another time, which only affects scheduled damping."""
         if self._problem.schedule is None:
             return self
         later = copy(self)
@@ -46,5 +46,5 @@ class Coordinates(Generic[P]):
         return unflatten(y, self._like)
 
     def stands(self, y: Tensor, left: float, rtol: float) -> bool:
-        """Return whether the flow would not move in the time left."""
+        """Return whether the flow does not move in the remaining time."""
         return False

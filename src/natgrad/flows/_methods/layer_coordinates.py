@@ -2,7 +2,7 @@
 
 `dual_layers` gives every layer of a coordinate as a function of its smallest one, v. The flow is
     dv/dt = q(v) ⊙ g,  g = X̃ᵀσ(−X̃β) · scale,  β = v q(v),
-d equations for L d parameters, and what the flow conserves is conserved exactly. The Jacobian is
+d equations for L d parameters. Conserved quantities of the flow stay exact. The Jacobian is
 diag(q′ g) − diag(q) X̃ᵀ diag(σσ′) X̃ diag(dβ/dv) · scale.
 """
 
@@ -24,7 +24,7 @@ class LayerCoordinates(Coordinates[P]):
     """The smallest layer of every coordinate, for problems that `DualSolver` suits."""
 
     def __init__(self, problem: Problem[P], params: P) -> None:
-        from scipy.special import expit  # here, to keep `import natgrad` light
+        from scipy.special import expit  # imported here to keep `import natgrad` light
 
         super().__init__(problem, params)
         self._expit = expit

@@ -16,8 +16,8 @@ from natgrad.flows._problem import Problem
 from natgrad.parametrizations.base import P, leaves
 
 _DENSE = 64  # unknowns up to which LSODA with its dense Jacobian is the fastest
-_SMALL = 100_000  # entries of X up to which leaving out rows and columns does not pay
-_TIGHT = 3e-4  # below this, the second order of `dual` costs more than what it saves,
+_SMALL = 100_000  # entries of X up to which leaving out rows and columns saves nothing
+_TIGHT = 3e-4  # below this, the second order of `dual` costs more than it saves,
 _LARGE, _TIGHTER = 1_000_000, 3e-6  # and with so many entries, below this
 
 
@@ -39,7 +39,7 @@ class ReducedSolver(AdaptiveSolver):
         return all(t.dtype == torch.float64 and t.device.type == "cpu" for t in tensors)
 
     def why(self, problem: Problem[P], rtol: float) -> str | None:
-        """Say why it should solve a problem of few features, or one at a tight tolerance."""
+        """Return why `auto` should choose it: few features, or a tight tolerance."""
         if not self.suits(problem):
             return None
         x = problem.batch[0]

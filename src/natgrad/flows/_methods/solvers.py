@@ -28,11 +28,11 @@ _ALL: tuple[Solver, ...] = (
     ChebyshevSolver(),
 )
 SOLVERS: dict[str, Solver] = {solver.name: solver for solver in _ALL}
-"""By name; `method="auto"` takes the first that says why."""
+"""Solvers by name; `method="auto"` takes the first that returns a reason."""
 
 
 def choose(method: str, problem: Problem[P], rtol: float | None) -> tuple[tuple[Solver, ...], str]:
-    """Return the solver to use with those that take over where it fails, and why.
+    """Return the solver, the solvers that continue if it fails, and the reason.
 
     Raises:
         InvalidInputError: If there is no such method, or it does not suit the problem.

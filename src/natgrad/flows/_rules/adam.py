@@ -23,7 +23,7 @@ def adam(
     """Return the steps of Adam (Kingma and Ba 2015), as `torch.optim.Adam` takes them.
 
     With `descend(batch_size=1, order="cyclic")` this is the per-sample Adam that leaves the ℓ∞
-    margin (arXiv 2510.26303). A positive ε is soon all that divides: on separable data gradients
+    margin (arXiv 2510.26303). A positive ε soon dominates: on separable data gradients
     vanish, and then Adam is gradient descent with momentum.
 
     Args:

@@ -8,7 +8,7 @@ from natgrad.flows._problem import Problem
 from natgrad.flows._rules.base import Stepped, StepRule, moved
 from natgrad.parametrizations.base import P
 
-_DECREASE = 1e-4  # of the decrease that the slope predicts
+_DECREASE = 1e-4  # fraction of the decrease that the slope predicts
 _SHORTEST = 1e-30
 
 
@@ -37,13 +37,13 @@ class Armijo(StepRule):
     shrink: float
 
     def __post_init__(self) -> None:
-        """Refuse steps that cannot descend."""
+        """Raise if the options give no descent."""
         number(self.size, "a step size", low=0, low_open=True)
         number(self.grow, "grow", low=1)
         number(self.shrink, "shrink", low=0, high=1, low_open=True)
 
     def take(self, problem: Problem[P], params: P, loss: float, size: float) -> Stepped[P] | None:
-        """Return where the longest step that Armijo's rule accepts leads; None if it is tiny."""
+        """Return the result of the longest step that Armijo's rule accepts; None if it is tiny."""
         v, unit = problem.velocity(params), self._unit(loss)
         slope = problem.slope(params, v) if self.shrink < 1 else 0.0
         while size >= _SHORTEST:
@@ -60,7 +60,7 @@ class Armijo(StepRule):
         return 1.0
 
     def _goal(self, loss: float, change: float) -> float:
-        """Return what the loss may be after a step in which it should change so far."""
+        """Return the largest loss allowed after a step with this predicted change."""
         return loss + change
 
     def _elapsed(self, size: float, before: float, after: float) -> float:

@@ -1,4 +1,4 @@
-"""What a step rule does: take one step, and say how long the next one should be."""
+"""The interface of step rules: take one step, and set the length of the next one."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from natgrad.parametrizations.base import P, leaves, rebuild
 
 @dataclass(frozen=True)
 class Stepped(Generic[P]):
-    """Where a step leads.
+    """The result of a step.
 
     Attributes:
-        params: Parameters after it.
+        params: Parameters after the step.
         loss: Their loss.
         outputs: Their outputs.
         elapsed: The time that the step takes.
@@ -35,13 +35,13 @@ class Stepped(Generic[P]):
 class StepRule(ABC):
     """How `descend` steps: made by `constant`, `armijo`, `adam` and the others of this module.
 
-    A rule of your own defines `size`, the length η of the first step, and `take`. The problem that
+    A custom rule defines `size`, the length η of the first step, and `take`. The problem that
     `take` gets holds the samples of this step: all of them, or one mini-batch.
 
     Attributes:
         size: Length η of the first step.
-        looks_at_loss: Whether `take` uses the loss that it is given. If not, that is NaN at
-            mini-batches, which saves its evaluation.
+        looks_at_loss: Whether `take` uses the loss that it is given. If not, the loss is NaN for
+            mini-batches, which saves an evaluation.
 
     Example:
         >>> from natgrad.flows import constant
@@ -53,7 +53,7 @@ class StepRule(ABC):
     looks_at_loss: bool = True
 
     def __new__(cls, *_: Any, **__: Any) -> "StepRule":
-        """Refuse a rule that says nothing of how to step."""
+        """Raise if a rule does not define how to step."""
         if cls is StepRule:
             raise InvalidInputError(
                 "StepRule only describes step rules. Try constant(0.1), midpoint(0.1), armijo() or "
@@ -62,12 +62,12 @@ class StepRule(ABC):
         return super().__new__(cls)
 
     def fresh(self) -> "StepRule":
-        """Return the rule without memory of earlier steps; `descend` begins with it."""
+        """Return a copy of the rule without memory of earlier steps; `descend` starts with it."""
         return self
 
     @abstractmethod
     def take(self, problem: Problem[P], params: P, loss: float, size: float) -> Stepped[P] | None:
-        """Return where a step of length `size` leads, or None if no step lowers the loss."""
+        """Return the result of a step of length `size`, or None if no step lowers the loss."""
 
 
 def moved(params: P, v: P, length: float) -> P:

@@ -11,7 +11,7 @@ from natgrad.parametrizations.base import P, combine, leaves
 def capped(rule: StepRule, fraction: float = 0.1) -> StepRule:
     """Return the rule with steps shortened until no tensor changes by more than a fraction.
 
-    Near a singular point a natural direction is huge. Capped steps pass it where plain ones jump.
+    Near a singular point a natural direction is very large. Capped steps pass it without a jump.
 
     Args:
         rule: Any step rule.
@@ -38,11 +38,11 @@ class Capped(StepRule):
         return f"Capped({self.rule!r}, {self.fraction!r})"
 
     def fresh(self) -> "Capped":
-        """Return the cap on the rule without memory."""
+        """Return the cap on a copy of the rule with empty memory."""
         return Capped(self.rule.fresh(), self.fraction)
 
     def take(self, problem: Problem[P], params: P, loss: float, size: float) -> Stepped[P] | None:
-        """Return where the step leads, or the share of it that the cap allows."""
+        """Return the result of the step, or of the part of it that the cap allows."""
         taken = self.rule.take(problem, params, loss, size)
         if taken is None:
             return None

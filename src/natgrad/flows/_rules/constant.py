@@ -31,10 +31,10 @@ class Constant(StepRule):
     looks_at_loss = False
 
     def __post_init__(self) -> None:
-        """Refuse steps that cannot descend."""
+        """Raise if the options give no descent."""
         number(self.size, "a step size", low=0, low_open=True)
 
     def take(self, problem: Problem[P], params: P, loss: float, size: float) -> Stepped[P]:
-        """Return where the step leads."""
+        """Return the result of the step."""
         after = moved(params, problem.velocity(params), size)
         return Stepped(after, *problem.loss(after), size, size)

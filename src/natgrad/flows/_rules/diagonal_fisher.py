@@ -40,7 +40,7 @@ class DiagonalFisher(Turned):
         self.damping = number(damping, "damping", low=0)
 
     def turn(self, problem: Problem[Any], params: Any, v: list[Tensor]) -> list[Tensor]:
-        """Return v/(F + λ); an entry that the Fisher does not see and nothing damps is left."""
+        """Return v/(F + λ); an entry with F = λ = 0 is unchanged."""
         model = problem.parametrization
         fisher = Fisher(problem.likelihood, model, params, problem.batch[0]).dense().diagonal()
         weights = leaves(unflatten(problem.weight * fisher + self.damping, params))

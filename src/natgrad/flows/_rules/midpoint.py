@@ -11,8 +11,8 @@ from natgrad.parametrizations.base import P
 def midpoint(size: float) -> StepRule:
     """Return fixed steps of length η along the direction half a step ahead.
 
-    They follow the flow to second order: at a fixed time natural gradient descent departs from
-    reparametrization invariance by O(η²) instead of O(η), for two directions per step.
+    They follow the flow to second order: at a fixed time natural gradient descent deviates from
+    reparametrization invariance by O(η²) instead of O(η), at the cost of two directions per step.
 
     Args:
         size: η.
@@ -28,7 +28,7 @@ class Midpoint(Constant):
     """Fixed steps along the direction half a step ahead."""
 
     def take(self, problem: Problem[P], params: P, loss: float, size: float) -> Stepped[P]:
-        """Return where the step leads."""
+        """Return the result of the step."""
         halfway = moved(params, problem.velocity(params), size / 2)
         after = moved(params, problem.velocity(halfway), size)
         return Stepped(after, *problem.loss(after), size, size, directions=2)

@@ -1,4 +1,4 @@
-"""Steps along a direction that a rule turns first, with a memory of the steps before."""
+"""Steps along a transformed direction, with a memory of earlier steps."""
 
 from abc import abstractmethod
 from copy import copy
@@ -16,7 +16,7 @@ class Turned(StepRule):
     """params ← params + η k^{−decay} · turn(direction) at step k.
 
     Attributes:
-        decay: Power with which steps shorten: ½ is the schedule of most theorems on margins.
+        decay: Steps shorten like k^{−decay}: ½ is the schedule of most theorems on margins.
         count: Steps taken.
         memory: What the rule remembers, by name: one tensor per parameter tensor.
     """
@@ -30,7 +30,7 @@ class Turned(StepRule):
         self.memory: dict[str, list[Tensor]] = {}
 
     def fresh(self) -> "Turned":
-        """Return the rule without memory."""
+        """Return a copy of the rule with empty memory."""
         again = copy(self)
         again.count, again.memory = 0, {}
         return again
@@ -42,7 +42,7 @@ class Turned(StepRule):
         return f"{type(self).__name__}({options})"
 
     def take(self, problem: Problem[P], params: P, loss: float, size: float) -> Stepped[P]:
-        """Return where the step leads."""
+        """Return the result of the step."""
         self.count += 1
         length = size * self.count**-self.decay
         along = self.turn(problem, params, leaves(problem.velocity(params)))
@@ -51,7 +51,7 @@ class Turned(StepRule):
 
     @abstractmethod
     def turn(self, problem: Problem[Any], params: Any, v: list[Tensor]) -> list[Tensor]:
-        """Return what to step along, one tensor for each of the direction."""
+        """Return the transformed direction, one tensor per parameter tensor."""
 
     def averaged(self, name: str, now: list[Tensor], keep: float, take: float) -> list[Tensor]:
         """Return keep · memory + take · now, and remember it; memory starts at zero."""

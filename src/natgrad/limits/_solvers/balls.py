@@ -1,7 +1,7 @@
 """Unit balls as cones: ‖b‖ ≤ t as a linear map of (b, t) into a symmetric cone.
 
 Three norms have such a ball: the largest entry, the longest group, the largest singular value.
-Their duals (the sum of entries, of lengths, of singular values) are reached through them.
+Their duals (the sum of entries, of lengths, of singular values) are solved through them.
 """
 
 from typing import Protocol
@@ -13,7 +13,7 @@ from natgrad.limits._solvers.cones import Cone, Orthant, SecondOrder, Semidefini
 
 
 class Ball(Protocol):
-    """The map (b, t) ↦ M(b, t) with M(b, t) in the cone just where ‖b‖ ≤ t; b is flat."""
+    """The map (b, t) ↦ M(b, t) with M(b, t) in the cone if and only if ‖b‖ ≤ t; b is flat."""
 
     @property
     def cone(self) -> Cone:
@@ -98,7 +98,7 @@ class SpectralBall:
         return out
 
     def adjoint(self, z: Tensor) -> tuple[Tensor, float]:
-        """Return twice the block beside the diagonal, and the trace."""
+        """Return twice the off-diagonal block, and the trace."""
         corner = z[: self.k, self.k :] + z[self.k :, : self.k].mT
         return corner.reshape(-1), float(z.diagonal().sum())
 
@@ -117,7 +117,7 @@ class SpectralBall:
 
 
 class Inside:
-    """min t subject to Ab ≥ h, ‖b‖ ≤ t, in x = (b, t): for norms with a ball of their own."""
+    """min t subject to Ab ≥ h, ‖b‖ ≤ t, in x = (b, t): for norms that have a ball."""
 
     def __init__(self, a: Tensor, h: Tensor, ball: Ball) -> None:
         n, d = a.shape

@@ -2,8 +2,8 @@
 
 Each has a Jordan product and the Nesterov–Todd scaling W of a pair (s, z), W⁻ᵀs = Wz = λ.
 Conventions follow Vandenberghe, *The CVXOPT linear and quadratic cone program solvers* (2010). A
-scaling is updated from steps in its own coordinates, never from s and z anew: near the boundary
-these have lost the digits that their distance to it needs.
+scaling is updated from steps in its own coordinates, not recomputed from s and z: near the boundary
+these have lost the digits that determine their distance from it.
 """
 
 from dataclasses import dataclass

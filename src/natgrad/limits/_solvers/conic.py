@@ -1,7 +1,7 @@
 """A primal-dual interior point for min c·x subject to Gx − h in a product of symmetric cones.
 
 Mehrotra's predictor-corrector in Nesterov–Todd coordinates. The dual is max h·z subject to
-Gᵀz = c, z in the cones. Margins in norms that give no quadratic or linear program take this form.
+Gᵀz = c, z in the cones. Margins that are neither quadratic nor linear programs take this form.
 """
 
 import math
@@ -116,7 +116,7 @@ def _error(p: ConicProgram, x: Tensor, scalings: list[Scaling]) -> float:
 def _step(
     p: ConicProgram, x: Tensor, scalings: list[Scaling]
 ) -> tuple[Tensor, list[Scaling]] | None:
-    """Return the next iterate, or None where rounding has the last word."""
+    """Return the next iterate, or None if rounding prevents progress."""
     matrix = p.gram([w.metric() for w in scalings])
     solve = cholesky_solver(matrix)
     if solve is None:

@@ -1,4 +1,4 @@
-"""The least ‖b‖ with Ab ≥ 1 in any norm of `linalg.norms`, by the solver that suits it."""
+"""The least ‖b‖ with Ab ≥ 1 in any norm of `linalg.norms`, with a solver for each norm."""
 
 import math
 from collections.abc import Callable
@@ -104,9 +104,9 @@ def _outside(ball: Ball) -> Solver:
 
 
 def by_rows(a: Tensor, solver: Solver, inside: Tensor | None) -> Pair:
-    """Solve on few rows, and add those that the answer breaks until it breaks none.
+    """Solve on few rows, and add violated rows until there are none.
 
-    Few rows support a margin: of many rows most are never needed, and the cost of a solver grows
+    Few rows support a margin: most rows are never needed, and the cost of a solver grows
     with the square or the cube of their number.
     """
     n, d = a.shape

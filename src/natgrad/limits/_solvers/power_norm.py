@@ -7,8 +7,8 @@
 
 with b = |u|^{q−1} sign u for p < 2.
 
-A primal-dual interior point with a line search on the residuals follows the power from 2, where the
-problem is quadratic, to its goal. Any h > 0 gives the same direction; it is chosen anew at every
+A primal-dual interior point with a line search on the residuals moves the power from 2, where the
+problem is quadratic, to p. Any h > 0 gives the same direction; it is chosen again at every
 power so that ‖b‖_p (or ‖u‖_q) is near one and no power of an entry overflows or vanishes.
 """
 
@@ -38,7 +38,7 @@ class _State(NamedTuple):
 
 
 def power_norm(a: Tensor, p: float, inside: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return b and λ ≥ 0; `margin_gap` says whether that worked.
+    """Return b and λ ≥ 0; `margin_gap` shows whether the solution is accurate.
 
     Args:
         a: Rows.

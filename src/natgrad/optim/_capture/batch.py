@@ -23,14 +23,14 @@ class Call:
     """One call of the criterion, or one forward pass under a custom loss.
 
     Attributes:
-        output: What the likelihood saw, detached.
+        output: Outputs that the likelihood was called on, detached.
         y: The labels; None under a custom loss.
         loss: The loss as reduced; None under a custom loss.
         unit: Factor of one sample in the loss as reduced, 1/n or 1.
         likelihood: The likelihood of these outputs, with weights of samples if there are any.
-        weight: Derivative of what was differentiated in this loss; None before backward.
-        moments: Sums of every layer, if they were wanted.
-        traces: Squared norms of sampled gradients of parameters without factors, if wanted.
+        weight: Derivative of the total with respect to this loss; None before backward.
+        moments: Sums for every layer, if requested.
+        traces: Squared norms of sampled gradients of parameters without factors, if requested.
         single: The inputs of every layer, if there is a single sample.
         replay: How to run the model again; None if that is not possible.
     """
@@ -53,7 +53,7 @@ class Call:
 
     @property
     def positions(self) -> int:
-        """Return how many rows of the outputs belong to one sample; 1 where that is not known."""
+        """Return how many rows of the outputs belong to one sample; 1 if that is not known."""
         return 1 if self.replay is None else max(1, self.replay.each)
 
     @property
@@ -63,7 +63,7 @@ class Call:
         return half or (self.replay is not None and self.replay.rounded)
 
     def reproduced(self, rows: int) -> bool:
-        """Return whether running the model again gives the first rows of the outputs again."""
+        """Return whether running the model again reproduces the first rows of the outputs."""
         assert self.replay is not None
         try:
             again = self.replay.outputs(None if rows == self.n else rows)
@@ -85,10 +85,10 @@ class Piece:
 
     Attributes:
         call: The call.
-        rows: How many.
+        rows: Number of rows.
         weight: Weight of one sample in an average over all pieces.
         output: Their outputs before the step, in single precision or wider.
-        whole: Whether this is all of the call, with the outputs that the criterion saw.
+        whole: Whether this is the whole call, with the outputs that the criterion was called on.
     """
 
     call: Call
@@ -123,14 +123,14 @@ class Batch:
 
     Args:
         calls: The calls, at least one.
-        unscaled: What the gradients have been divided by since, as a `GradScaler` does.
+        unscaled: Divisor of the gradients since then, for example by a `GradScaler`.
         world: The processes that each hold a part of the batch, and average their gradients.
 
     Attributes:
         n: Number of samples, of all processes.
-        count: How many samples a memory counts: the positions of a text, which are alike, count by
-            the root of their number.
-        total: Dividing `.grad` by it makes averages over samples.
+        count: Effective number of samples: the positions of a text, which are similar, count by
+            the square root of their number.
+        total: Divisor that turns `.grad` into an average over samples.
         weights: Weight of one sample of each call in such an average.
     """
 
@@ -151,13 +151,13 @@ class Batch:
 
     @property
     def largest(self) -> Call:
-        """Return the call with most samples."""
+        """Return the call with the most samples."""
         return max(self.calls, key=lambda call: call.n)
 
     def first(self, rows: int | None) -> list[Piece]:
         """Return the first rows of the batch, or all, as pieces of calls.
 
-        To be called before the parameters move.
+        Call this before the parameters change.
         """
         left = self.n if rows is None else -(-rows // self.world.size)
         taken: list[tuple[Call, int, float]] = []
@@ -252,18 +252,18 @@ class Batch:
 
 
 class Reproduction:
-    """Whether running a model again on a batch gives the same outputs; tried once.
+    """Whether running a model again on a batch gives the same outputs; tested once.
 
     Args:
-        wish: How many rows of the outputs are wanted, given how many there are.
+        wish: Returns the wanted number of output rows, given the number of all rows.
 
     Attributes:
-        rows: For how many rows of the outputs a second pass over their samples alone reproduces
-            them: None before that has been tried, −1 for all at once (where samples interact, as in
-            batch normalization), 0 where it does not.
-        each: Rows of a sample when it was tried.
-        cuts: The arguments that were cut then.
-        alone: Whether it was tried with a single sample, of which nothing can be cut.
+        rows: Number of output rows that a second pass over their samples alone reproduces.
+            None before the test, −1 if only the whole batch works (samples interact, as in
+            batch normalization), 0 if a second pass does not reproduce them.
+        each: Rows per sample in the test.
+        cuts: The arguments that were cut in the test.
+        alone: Whether the test had a single sample, of which nothing can be cut.
     """
 
     def __init__(self, wish: Callable[[int], int]) -> None:
@@ -294,7 +294,7 @@ class Reproduction:
         return 0
 
     def rows_of(self, batch: Batch) -> int | None:
-        """Return how many rows to look at; None for all of a batch unlike the one first tried."""
+        """Return how many rows to use; None (all) for a batch unlike that of the test."""
         unlike = any(
             call.replay is None
             or call.replay.draws
@@ -305,11 +305,11 @@ class Reproduction:
         return None if self.rows == -1 or others else self.rows
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was tried."""
+        """Return the result of the test."""
         return {"rows": self.rows, "each": self.each, "cuts": self.cuts, "alone": self.alone}
 
     def check_state(self, state: Any, where: str, steps: int) -> None:
-        """Raise unless a state after so many steps can be loaded."""
+        """Raise unless a state after this number of steps can be loaded."""
         entries(state, where, self.state_dict())
         if state["rows"] is not None or steps:
             integer(state["rows"], f"{where}.rows", low=-1)
@@ -323,13 +323,13 @@ class Reproduction:
                 integer(cut, f"a member of {where}.cuts", low=0)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.rows, self.each = state["rows"], state["each"]
         self.cuts, self.alone = list(state["cuts"]), state["alone"]
 
 
 def _norm(g: Tensor) -> Tensor:
-    """Return ‖g‖, by rows: one sum over millions of squares loses digits."""
+    """Return ‖g‖, summed by rows: one sum over millions of squares loses digits."""
     rows = torch.linalg.vector_norm(g.flatten(1), dim=1) if g.ndim > 1 else g
     norm: Tensor = torch.linalg.vector_norm(rows)
     return norm

@@ -1,11 +1,11 @@
-"""What the optimizer sees of a training step: removable hooks on the model and the criterion.
+"""Capture of a training step: removable hooks on the model and the criterion.
 
-Forward hooks note the inputs of every covered layer and the edge of the graph at its output; when
-the criterion is called, while the graph is alive, errors drawn from the model are sent back to
-those edges. Edges, unlike tensors, are not changed by a later in-place activation, and asking for
-gradients at edges computes no gradient of any weight: `.grad` is left to the user's own pass.
+Forward hooks record the inputs of every covered layer and the graph edge at its output. When
+the criterion is called, while the graph exists, errors drawn from the model are sent back to
+those edges. Edges, unlike tensors, are not changed by a later in-place activation. Computing
+gradients at edges computes no gradient of a weight, so `.grad` comes from the user's own pass.
 
-Nothing is noted in evaluation mode or without gradients.
+Nothing is recorded in evaluation mode or without gradients.
 """
 
 import weakref
@@ -28,13 +28,13 @@ from natgrad.optim._distributed import World
 from natgrad.optim._layers.linear import Layer
 from natgrad.optim._layers.recurrent import restore, unfused
 
-# Steps after which the interval between refreshes grows by one, until it is what was asked for: the
+# Steps after which the interval between refreshes grows by one, up to the requested interval: the
 # factors change fastest at the beginning.
 _GROWTH = 3
 
 
 class Schedule:
-    """When factors and inverses are renewed.
+    """When factors and inverses are updated.
 
     Args:
         every: Renew them every so many steps, more often at the beginning.
@@ -42,8 +42,8 @@ class Schedule:
     Attributes:
         steps: Number of steps taken.
         since: Number of steps since the last refresh, the one that refreshed included.
-        due: Whether the next batch must renew everything, whatever the interval.
-        wanted: Whether the next batch renews everything.
+        due: Whether the next batch must update everything, whatever the interval.
+        wanted: Whether the next batch updates everything.
     """
 
     def __init__(self, every: int) -> None:
@@ -51,7 +51,7 @@ class Schedule:
         self.set(steps=0, since=0, due=False)
 
     def set(self, *, steps: int, since: int, due: bool) -> None:
-        """Take these numbers, and decide what the next batch is asked for."""
+        """Set these numbers, and decide whether the next batch updates the factors."""
         self.steps, self.since, self.due = steps, since, due
         every = min(self.every, 1 + steps // _GROWTH)
         self.wanted = due or steps == 0 or since >= every
@@ -67,16 +67,16 @@ class Capture:
     Args:
         model: The model.
         criterion: The criterion.
-        gather: What is summed over a batch.
-        schedule: When that is wanted.
+        gather: Computes the sums over a batch.
+        schedule: When these sums are needed.
         reduction: Reduction of a custom loss; None if the likelihood is the criterion.
         compiled: The wrapper of `torch.compile`, if the model is called through one. Inside it
-            there are no edges to send errors to: batches whose moments are wanted are run again,
+            there are no edges to send errors to: batches whose moments are needed are run again,
             uncompiled.
 
     Attributes:
         paused: Whether the hooks do nothing.
-        structure: The model as it was when the hooks were installed.
+        structure: The model's structure when the hooks were installed.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Capture:
         return handles
 
     def _enters(self, module: Module) -> bool:
-        """Return whether a module is the one that the user calls, and capture is active."""
+        """Return whether this module is the one that the user calls, and capture is active."""
         return self._entry is module and self._active()
 
     def _follows(self, name: str, module: Module) -> bool:
@@ -162,7 +162,7 @@ class Capture:
         return handles
 
     def _unfuse(self, this: "weakref.ref[Capture]", module: Module) -> list[RemovableHandle]:
-        """Run a module without fused kernels when its products are searched for in the graph."""
+        """Run a module without fused kernels if the graph is searched for its products."""
         held: list[tuple[bool, bool]] = []
 
         def before(*_: Any) -> None:
@@ -186,15 +186,15 @@ class Capture:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was seen."""
+        """Discard what was recorded."""
         self._calls, self._visits, self._replay = [], {}, None
 
     def batch(self, world: World, *, unscaled: float = 1.0) -> Batch:
-        """Return what was back-propagated since the last time, and forget it.
+        """Return the batch that was back-propagated since the last call, and discard it.
 
         Args:
             world: The processes that each hold a part of the batch.
-            unscaled: What the gradients have been divided by since.
+            unscaled: Divisor of the gradients since then.
 
         Raises:
             InvalidInputError: If nothing was back-propagated.
@@ -220,7 +220,7 @@ class Capture:
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         known = self._replay is not None and self._replay.alive()
-        # No criterion can be called any more on a forward whose outputs are gone; one that was
+        # A criterion cannot be called on a forward pass whose outputs are gone, and one that was
         # called on all of them will not be called again.
         self._visits = {
             name: kept
@@ -237,7 +237,7 @@ class Capture:
         return any(node in nodes for node in _ancestors(output))
 
     def _reached(self, output: Tensor) -> dict[str, list[Visit]]:
-        """Return what passed through the layers that these outputs were computed with."""
+        """Return the visits of the layers that computed these outputs."""
         nodes = set(_ancestors(output))
         found = {
             name: [visit for visit in seen if visit.edge.node in nodes]
@@ -283,7 +283,7 @@ class Capture:
         replay = None if self._replay is None else self._replay.giving(*parts)
         if self.compiled is not None and self.schedule.wanted:
             output = self._run_uncompiled(replay)
-        # To walk the graph takes time, and is done only if something is made of it.
+        # Walking the graph takes time, so do it only if the result is used.
         needed = self.schedule.wanted or call.n == 1
         visits = self._reached(output) if needed else self._visits
         for seen in visits.values():
@@ -304,7 +304,7 @@ class Capture:
         self._calls.append((call, alive))
 
     def _run_uncompiled(self, replay: Replay | None) -> Tensor:
-        """Return the same outputs with a graph of their own, and note what passes the layers."""
+        """Return the same outputs with a new graph, and record the inputs of the layers."""
         if replay is None:
             raise UnsupportedError(
                 "the criterion needs the compiled model's own outputs; compute what comes after "
@@ -319,7 +319,7 @@ class Capture:
 
 
 def _ancestors(output: Tensor) -> Iterator[Any]:
-    """Yield the nodes of the graph that a tensor was computed with."""
+    """Yield the graph nodes that computed a tensor."""
     front, passed = [output.grad_fn], set()
     while front:
         node = front.pop()
@@ -330,7 +330,7 @@ def _ancestors(output: Tensor) -> Iterator[Any]:
 
 
 class Structure:
-    """A model's parameters and layers as they were when the optimizer was made.
+    """A model's parameters and layers at the construction of the optimizer.
 
     Args:
         model: The model.
@@ -349,7 +349,7 @@ class Structure:
         self.names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
 
     def check(self) -> None:
-        """Raise if the model is no longer the one that the optimizer follows.
+        """Raise if the model has changed since the optimizer was constructed.
 
         Raises:
             InvalidInputError: If parameters or layers were added, removed, replaced, converted,
@@ -396,7 +396,7 @@ class Structure:
 
 
 def _parameters(modules: Mapping[str, Module]) -> dict[str, Tensor]:
-    """Return all parameters by name, tied ones by each of theirs."""
+    """Return all parameters by name; tied parameters appear under each of their names."""
     return {
         f"{name}.{key}" if name else key: p
         for name, module in modules.items()
@@ -416,4 +416,4 @@ def _difference(name: str, before: tuple[object, ...], now: tuple[object, ...]) 
             return f"the {what} of {name!r} was {a} and is {b}"
     if now[-1]:
         return f"{name!r} was frozen and now requires a gradient"
-    return f"{name!r} is frozen (to hold parameters for a while, give their group lr=0 instead)"
+    return f"{name!r} is frozen (to freeze parameters temporarily, set their group to lr=0 instead)"

@@ -1,4 +1,4 @@
-"""Sums over one batch: second moments of what enters each layer and of the errors sent back."""
+"""Sums over one batch: second moments of each layer's inputs and of the errors sent back."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from natgrad.optim._curvature.factor import Gram, diagonal_blocks
 from natgrad.optim._layers.coverage import Coverage
 from natgrad.optim._layers.linear import Layer, LinearLayer, Sharing, wide
 
-# Outputs beyond which their Fisher, a full matrix, is sampled instead: a vocabulary's takes 10 GB.
+# Above this number of outputs their full Fisher matrix is sampled: a vocabulary needs 10 GB.
 _LARGEST_KNOWN = 4096
 
 Source = Literal["sampled", "exact", "empirical", "propagated"]
@@ -35,19 +35,19 @@ class Factors:
         source: Where errors come from: `"sampled"` from the model ([BLH18] §5); `"exact"`, one
             backward pass for each output; `"propagated"`, eq. 14–15, linear networks only;
             `"empirical"`, the true labels, which is not the Fisher.
-        samples: K, backward passes of sampled errors.
+        samples: K, the number of backward passes of sampled errors.
         memory: How many past samples the averages remember. m new samples get the weight
-            m / (m + past), past ≤ memory; 0 takes each batch alone, as [BLH18] does, ∞ all.
+            m / (m + past), past ≤ memory; 0 uses each batch alone, as [BLH18] does, ∞ uses all.
         keep: Whether factors stay in memory beside their inverses. False, which needs `memory=0`,
             halves the optimizer's state.
-        sharing: Where a weight is used at many positions of a sample (sequences, convolutions):
+        sharing: For weights used at many positions of a sample (sequences, convolutions):
             `"expand"` counts every position as a row, `"reduce"` averages inputs and sums errors
-            over positions first, which is cheaper and exact where only their average matters.
+            over positions first, which is cheaper, and exact if only their average matters.
         block: Largest side of a block: a factor of more than 1.5 times this side is cut into equal
-            blocks on its diagonal, what lies between them counts as zero. None keeps it whole.
-        rows: How many rows of a batch are enough for a factor: beyond them, and beyond four times
-            the sides of the layer, only every so many samples are summed. None sums all.
-        exact_output: Take the last layer's error factor from the likelihood, where the layer's
+            blocks on its diagonal, and all entries outside of them are zero. None keeps it whole.
+        rows: Number of rows of a batch that are enough for a factor. Above it, and above four times
+            the sides of the layer, only every k-th sample is summed. None sums all.
+        exact_output: Compute the last layer's error factor from the likelihood, if the layer's
             outputs are the model's, instead of sampling it.
 
     Example:
@@ -65,7 +65,7 @@ class Factors:
     rows: int | None = 1024
 
     def __post_init__(self) -> None:
-        """Refuse options that make no sense."""
+        """Raise if an option is out of range."""
         literal(self.source, "source", Source)
         literal(self.sharing, "sharing", Sharing)
         flag(self.exact_output, "exact_output")
@@ -89,11 +89,11 @@ class Factors:
 
 @dataclass
 class Visit:
-    """One pass of a batch through one layer: what entered, and the graph's edge at the output.
+    """One pass of a batch through one layer: its inputs, and the graph edge at its output.
 
     Attributes:
-        called: Whether the layer's own forward ran; attention reads weights past it.
-        used: Whether a criterion was called on outputs that it led to.
+        called: Whether the layer's own forward ran; attention reads its weights directly.
+        used: Whether a criterion was called on outputs that depend on this pass.
     """
 
     x: Tensor
@@ -104,7 +104,7 @@ class Visit:
 
 @dataclass
 class Moments:
-    """Sums over one batch, of one layer.
+    """Sums over one batch, for one layer.
 
     Attributes:
         rows: Number of rows.
@@ -122,12 +122,12 @@ class Moments:
 
 
 class Gather:
-    """Sums what is wanted over a batch.
+    """Computes the required sums over a batch.
 
     Args:
         coverage: The model's layers with factors, and other parameters.
         factors: How errors are drawn.
-        generator: Source of randomness.
+        generator: Random generator.
         settled: Layers whose constant error factor is known already.
         squares: Sum squares for a diagonal Fisher instead of second moments.
         traces: Whether parameters without factors need the trace of their Fisher block.
@@ -158,8 +158,8 @@ class Gather:
         Args:
             likelihood: The likelihood.
             output: Outputs, with their graph.
-            y: Labels; only `source="empirical"` looks at them.
-            visits: What passed through each layer.
+            y: Labels; only `source="empirical"` uses them.
+            visits: The passes through each layer.
         """
         with torch.autocast(output.device.type, enabled=False):  # factors are not to be rounded
             return self._sum(likelihood, output, y, visits)
@@ -215,12 +215,12 @@ class Gather:
         return moments
 
     def _check_rows(self, moments: Mapping[str, Moments], n: int) -> None:
-        """Refuse layers that saw fewer rows than there are samples, unless samples share them.
+        """Refuse layers with fewer rows than samples, unless samples share rows.
 
-        A table of positions is looked up once for all samples. The errors that reach such a row are
-        summed over its samples; sampled ones are independent with mean zero, so the square of their
+        A table of positions is looked up once for all samples. The errors at such a row are
+        summed over its samples. Sampled errors are independent with mean zero, so the square of the
         sum has the expectation of the sum of their squares. The input factor, an average over
-        rows, is the same as if each sample had its own.
+        rows, is the same as if each sample had its own row.
         """
         whole = any(found.rows >= n for found in moments.values())
         shared = whole and self.factors.source == "sampled"
@@ -274,7 +274,7 @@ class Gather:
 
 
 def _thinned(t: Tensor, stride: int) -> tuple[Tensor, float]:
-    """Return every so many entries along the first axis, and how many each of them stands for."""
+    """Return every `stride`-th entry along the first axis, and how many entries each represents."""
     if stride == 1:
         return t, 1.0
     part = t[::stride]
@@ -282,7 +282,7 @@ def _thinned(t: Tensor, stride: int) -> tuple[Tensor, float]:
 
 
 def _behind_views(edge: GradientEdge) -> GradientEdge:
-    """Return the edge behind nodes that only give the same numbers another shape."""
+    """Return the edge behind nodes that only reshape their input."""
     node = edge.node
     while node.name() in ("ViewBackward0", "ReshapeAliasBackward0", "UnsafeViewBackward0"):
         before, number = node.next_functions[0]
@@ -302,7 +302,7 @@ def output_errors(
 ) -> Iterator[Tensor]:
     """Yield errors at the outputs, in their shape; the Fisher is the sum of their squares.
 
-    Unreduced: the factor of the reduction is left to the caller.
+    The caller multiplies by the factor of the reduction.
 
     Example:
         >>> from natgrad import Bernoulli

@@ -1,4 +1,4 @@
-"""Running a model again on the batch it has just seen, with the same random numbers and buffers."""
+"""Running a model again on the last batch, with the same random numbers and buffers."""
 
 import copy
 import math
@@ -41,14 +41,14 @@ class Replay:
         model: The model.
         args: Positional arguments of its forward.
         kwargs: Named arguments of its forward.
-        habits: What earlier passes have shown.
+        habits: What is known from earlier passes.
 
     Attributes:
         each: How many rows of the outputs belong to one sample, for example the positions of a
             text. 0 if that is not known; outputs are then computed for the whole batch only.
         cuts: Positions and names of the arguments that have a row for each sample. A mask may have
-            as many rows by chance, so only what was tried should be cut.
-        draws: Whether the forward draws random numbers. A part of the batch would draw others.
+            as many rows by chance, so only arguments that were tested should be cut.
+        draws: Whether the forward draws random numbers. Parts of a batch draw different ones.
         rounded: Whether outputs were rounded to half precision, as under autocast, whatever their
             dtype was when the criterion saw them.
     """
@@ -78,7 +78,7 @@ class Replay:
         return [torch.get_rng_state(), *(torch.cuda.get_rng_state(i) for i in self._gpus)]
 
     def remember(self, output: Any) -> None:
-        """Note what the forward returned: tensors, in any nest of tuples, lists and mappings."""
+        """Record the outputs of the forward: tensors in nested tuples, lists and mappings."""
         every = _tensors(output)
         self._places = [i for i, t in enumerate(every) if t.requires_grad]
         returned = [every[i] for i in self._places]
@@ -92,7 +92,7 @@ class Replay:
             self.cuts = [key for key, a in named if _sliceable(a) and len(a) == self._data]
 
     def _divide(self, output: Tensor) -> None:
-        """Note how many samples are behind an output, how many rows and numbers it has for each."""
+        """Record the number of samples of an output, and its rows and numbers per sample."""
         rows = len(output) if output.ndim else 1
         lengths = [len(a) for a in (*self.args, *self.kwargs.values()) if _sliceable(a)]
         data = rows if rows in lengths else next(iter(lengths), 0)
@@ -104,9 +104,9 @@ class Replay:
         return any(ref() is not None for ref in self._held)
 
     def giving(self, *seen: Tensor) -> "Replay | None":
-        """Return this replay for what a criterion saw: outputs, or numbers selected from them.
+        """Return this replay for a criterion's inputs: outputs, or numbers selected from them.
 
-        None if the criterion saw something that was computed from the outputs. Several tensors are
+        None if the criterion was called on values computed from the outputs. Several tensors are
         put side by side.
         """
         if len(seen) == 1:
@@ -127,9 +127,9 @@ class Replay:
         return given
 
     def outputs(self, rows: int | None = None) -> Tensor:
-        """Return the first `rows` rows of what the criterion saw, at the present parameters.
+        """Return the first `rows` rows of the criterion's input, at the present parameters.
 
-        None is for all rows. The caller has switched gradients off.
+        None means all rows. The caller has switched gradients off.
         """
         selection = self._selection
         assert selection is not None
@@ -157,7 +157,7 @@ class Replay:
         return min(self._data, -(-last // self._size))
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-        """Run the model; with a graph of its own if it differentiates something itself."""
+        """Run the model; with a new graph if it differentiates something itself."""
         if not self.habits.differentiates:
             try:
                 with self._undisturbed():
@@ -170,7 +170,7 @@ class Replay:
             return [t.detach() for t in self._picked(self.model(*args, **kwargs))]
 
     def graph(self) -> Tensor:
-        """Return the outputs once more, with a graph of their own."""
+        """Return the outputs again, with a new graph."""
         assert self._selection is not None
         with self._undisturbed(), torch.enable_grad():
             return self._selection.of(self._picked(self.model(*self.args, **self.kwargs)))
@@ -219,7 +219,7 @@ class Replay:
         return self._selection.of(self._picked(output))
 
     def _cut(self, data: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of so many samples."""
+        """Return the arguments of this number of samples."""
         if data is None:
             return self.args, self.kwargs
 

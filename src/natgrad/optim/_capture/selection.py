@@ -1,9 +1,9 @@
-"""Where the numbers that a criterion saw are in what the model returned.
+"""Find the criterion's inputs among the model's outputs.
 
-Between `model(x)` and the criterion people reshape, transpose, slice and mask. All of these only
-move numbers, so that running the model again gives the criterion's numbers again once their places
+Users reshape, transpose, slice and mask outputs before calling the criterion. All of these only
+move numbers, so running the model again gives the criterion's inputs again once their places
 are known. The places are found by sending numbers back through the graph: the gradient of
-Σᵢ i · seenᵢ in an output is i where the output is the i-th number that the criterion saw.
+Σᵢ i · seenᵢ at an output is i if that output is the i-th input of the criterion.
 """
 
 from collections.abc import Sequence
@@ -29,17 +29,17 @@ class Output:
 
     @classmethod
     def of(cls, tensor: Tensor) -> "Output":
-        """Return what is kept of a tensor with a graph."""
+        """Return the numbers and the edge of a tensor with a graph."""
         return cls(tensor.detach(), get_gradient_edge(tensor))
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The places of what a criterion saw.
+    """The places of a criterion's inputs.
 
     Attributes:
-        source: Which of the model's outputs holds it; −1 for all of them, one after the other.
-        shape: Shape of what the criterion saw.
+        source: Which of the model's outputs holds them; −1 for all outputs, concatenated.
+        shape: Shape of the criterion's input.
         index: Flat places, in that shape; None if all numbers are taken in their order.
     """
 
@@ -48,7 +48,7 @@ class Selection:
     index: Tensor | None = None
 
     def of(self, outputs: Sequence[Tensor]) -> Tensor:
-        """Return what the criterion would see of other outputs of the model."""
+        """Return the criterion's input for other outputs of the model."""
         found = _joined(outputs) if self.source < 0 else outputs[self.source]
         if self.index is None:
             alike = found.shape[1:] == self.shape[1:]
@@ -60,9 +60,9 @@ def locate(seen: Tensor, outputs: Sequence[Output], hint: Selection | None) -> S
     """Return where a tensor's numbers are in the outputs; None if it was computed from them.
 
     Args:
-        seen: What the criterion saw, with its graph.
+        seen: The criterion's input, with its graph.
         outputs: What the model returned.
-        hint: What was found for the batch before.
+        hint: The result for the previous batch.
 
     Example:
         >>> w = torch.ones(2, 3, requires_grad=True)
@@ -87,9 +87,9 @@ def locate(seen: Tensor, outputs: Sequence[Output], hint: Selection | None) -> S
 
 
 def locate_parts(parts: Sequence[Tensor], outputs: Sequence[Output]) -> Selection | None:
-    """Return where several tensors are, whose rows are put side by side.
+    """Return the places of several tensors whose rows are put side by side.
 
-    One by one, because outputs may depend on each other.
+    The tensors are searched one by one, because outputs may depend on each other.
 
     Args:
         parts: The tensors, each with as many rows.
@@ -125,7 +125,7 @@ def _same_numbers(seen: Tensor, output: Output) -> bool:
 
 @torch.no_grad()
 def _agrees(selection: Selection, seen: Tensor, outputs: Sequence[Tensor]) -> bool:
-    """Return whether a selection gives these very numbers."""
+    """Return whether a selection gives exactly these numbers."""
     if selection.source >= len(outputs):
         return False
     held = outputs if selection.source < 0 else [outputs[selection.source]]

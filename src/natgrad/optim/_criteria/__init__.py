@@ -1,1 +1,1 @@
-"""Losses that people bring, as likelihoods: torch's own, custom ones, several at once."""
+"""Users' losses as likelihoods: torch's criteria, custom losses, and lists of them."""

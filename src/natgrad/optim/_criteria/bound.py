@@ -1,4 +1,4 @@
-"""The loss of one call of a torch criterion, on rows of outputs with weights of their own."""
+"""The loss of one call of a torch criterion, on weighted rows of outputs."""
 
 from collections.abc import Callable
 
@@ -16,15 +16,15 @@ Losses = Callable[[Tensor], Tensor]
 class Bound(Likelihood):
     """A torch loss with its labels, and Σₙ wₙ Fₙ for its Fisher.
 
-    Labels and weights are those of one call; methods that are given fewer rows speak of the first
+    Labels and weights are those of one call; methods that get fewer rows use the first
     ones. Label smoothing, soft labels and constants do not change the Fisher in the outputs; class
-    weights multiply it. The loss itself is torch's, to the last option.
+    weights multiply it. The loss itself is torch's, with all of its options.
 
     Args:
-        base: The likelihood whose Fisher it is.
+        base: The likelihood that defines the Fisher.
         losses: The losses of the first rows.
-        weights: w: a number, a column with one for each row, or one for every output where `base`
-            treats outputs apart.
+        weights: w: a number, a column with one per row, or one per output if `base`
+            treats outputs separately.
         reduction: How rows are reduced.
     """
 

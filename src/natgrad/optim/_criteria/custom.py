@@ -19,9 +19,9 @@ __all__ = ["Loss"]
 
 @options
 class Loss(Module):
-    """A function of outputs and labels as a criterion whose calls `NGD` can see.
+    """A criterion made from a function of outputs and labels, so that `NGD` can see its calls.
 
-    The loss may take any number of tensors. It is not taken for a log-likelihood: its own errors
+    The loss may take any number of tensors. It is not treated as a log-likelihood: its own errors
     stand in for errors sampled from the model (the "empirical Fisher"), and the length of a step
     comes from the second derivative of the loss in the outputs.
 
@@ -82,7 +82,7 @@ class CustomLoss(Likelihood):
         return flatten_outputs(output), y
 
     def root(self, output: Tensor) -> Root:
-        """Return the errors themselves: one contrast for each sample."""
+        """Return the errors themselves, one contrast per sample."""
         f = flatten_outputs(output)
         errors = self._errors[: len(f)].to(f)
         return Root(errors[:, None, :], f.new_zeros(len(f), 1))
@@ -94,7 +94,7 @@ class CustomLoss(Likelihood):
         return self._errors[: len(output)].to(output)
 
     def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
-        """Return the second derivative times u, or the errors' squares where that is negative."""
+        """Return the second derivative times u, or the squared errors if that is negative."""
         errors = self._errors[: len(f)].to(f)
         squares = errors * (errors * u).sum(1, keepdim=True)
         with torch.enable_grad():
@@ -107,7 +107,7 @@ class CustomLoss(Likelihood):
         return torch.where(bend > 0, found / self.scale(len(f)), squares)
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
-        raise UnsupportedError("a custom loss does not say what it is for single samples.")
+        raise UnsupportedError("a custom loss has no values for single samples.")
 
     def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -131,13 +131,13 @@ def custom(
 ) -> tuple[Any, ...]:
     """Return the outputs that a loss depends on as rows, and the loss as a function of them.
 
-    Several outputs are put side by side, and follow one by one.
+    Several outputs are put side by side, and are found one by one.
 
     Args:
         criterion: The criterion.
-        args: What it was called with.
-        kwargs: The same by name.
-        loss: What it returned.
+        args: Its positional arguments.
+        kwargs: Its named arguments.
+        loss: Its return value.
     """
     places = [*((i, a) for i, a in enumerate(args)), *kwargs.items()]
     graded = {key: a for key, a in _flat(places) if isinstance(a, Tensor) and a.requires_grad}

@@ -1,4 +1,4 @@
-"""How the optimizer hears of every call of a criterion, whatever kind of criterion that is."""
+"""Observers for the calls of any kind of criterion."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -18,18 +18,18 @@ from natgrad.optim._criteria.custom import custom
 from natgrad.optim._criteria.recognized import recipe_of
 
 Criterion = Likelihood | Module | Sequence[Any]
-"""What `NGD` takes for its second argument; the members of a sequence are criteria too."""
+"""The type of `NGD`'s second argument; the members of a sequence are criteria, too."""
 
 Heard = Callable[..., None]
 """Called with the likelihood of a call, its outputs as rows, their labels, and the loss; also with
-the tensors of which the rows were made, if those are several."""
+the tensors from which the rows were made, if there are several."""
 
 
 class Observed(ABC):
-    """A criterion that can be listened to.
+    """A criterion whose calls can be observed.
 
     Attributes:
-        base: A likelihood with the same outputs: what is known of the loss before any call.
+        base: A likelihood with the same outputs, for use before the first call.
     """
 
     base: Likelihood
@@ -46,12 +46,12 @@ class OfLikelihood(Observed):
         self.base = likelihood
 
     def watch(self, heard: Heard) -> list[RemovableHandle]:
-        """Listen to the likelihood."""
+        """Observe the calls of the likelihood."""
         return [self.base.observe(partial(heard, self.base))]
 
 
 class OfModule(Observed):
-    """A criterion of torch's, or a custom one, that is a module."""
+    """A criterion that is a module: torch's or a custom one."""
 
     def __init__(self, criterion: Module) -> None:
         self.criterion, self._recipe = criterion, recipe_of(criterion)
@@ -97,12 +97,12 @@ class Several(Observed):
         self.parts, self.base = parts, parts[0].base
 
     def watch(self, heard: Heard) -> list[RemovableHandle]:
-        """Listen to all of them."""
+        """Observe the calls of all criteria."""
         return [handle for part in self.parts for handle in part.watch(heard)]
 
 
 def observed(criterion: Any) -> Observed:
-    """Return a criterion as something to listen to.
+    """Return an observable criterion.
 
     Args:
         criterion: A likelihood, a criterion of torch's, another module that computes a loss, or a

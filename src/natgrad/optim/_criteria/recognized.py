@@ -1,4 +1,4 @@
-"""torch's own criteria: what each loss is as rows, a likelihood and weights."""
+"""torch's own criteria, each as rows, a likelihood and weights."""
 
 from collections.abc import Callable
 
@@ -54,7 +54,7 @@ def cross_entropy(criterion: Module, logits: Tensor, target: Tensor) -> Rows:
 
 
 def negative_log_likelihood(criterion: Module, log_p: Tensor, target: Tensor) -> Rows:
-    """`NLLLoss` of log-probabilities: they are logits too, whose probabilities add up to one."""
+    """`NLLLoss` of log-probabilities, which are normalized logits."""
     assert isinstance(criterion, NLLLoss)
     rows, labels = _kept(_classes_last(log_p), target.reshape(-1), criterion.ignore_index)
     excess = float(rows.detach().logsumexp(1).abs().max()) if len(rows) else 0.0
@@ -115,13 +115,13 @@ def _elementwise(
 
 
 def squared_error(criterion: Module, output: Tensor, target: Tensor) -> Rows:
-    """`MSELoss`: twice the Gaussian's, and averaged over outputs too."""
+    """`MSELoss`: twice the Gaussian loss, also averaged over outputs."""
     recipe = _elementwise(Gaussian(), 2.0, lambda f, y: (f - y).square())
     return recipe(criterion, output, target)
 
 
 def absolute_error(criterion: Module, output: Tensor, target: Tensor) -> Rows:
-    """`L1Loss`: labels with Laplace noise, whose Fisher is one."""
+    """`L1Loss`: labels with Laplace noise, with Fisher one."""
     recipe = _elementwise(Gaussian(), 1.0, lambda f, y: (f - y).abs())
     return recipe(criterion, output, target)
 
@@ -137,7 +137,7 @@ def huber(criterion: Module, output: Tensor, target: Tensor) -> Rows:
 
 
 def smooth_absolute_error(criterion: Module, output: Tensor, target: Tensor) -> Rows:
-    """`SmoothL1Loss`: Huber's loss of β, divided by β; without β, `L1Loss`."""
+    """`SmoothL1Loss`: the Huber loss with δ = β, divided by β; for β = 0, `L1Loss`."""
     assert isinstance(criterion, SmoothL1Loss)
     beta = float(criterion.beta)
     if beta == 0:
@@ -149,7 +149,7 @@ def smooth_absolute_error(criterion: Module, output: Tensor, target: Tensor) -> 
 
 
 def poisson(criterion: Module, output: Tensor, target: Tensor) -> Rows:
-    """`PoissonNLLLoss` of logarithms of rates."""
+    """`PoissonNLLLoss` of log-rates."""
     assert isinstance(criterion, PoissonNLLLoss)
     full, eps = criterion.full, criterion.eps
 
@@ -190,7 +190,7 @@ def _classes_last(x: Tensor) -> Tensor:
 
 
 def _kept(rows: Tensor, labels: Tensor, ignored: int) -> tuple[Tensor, Tensor]:
-    """Return rows and labels without the ignored ones."""
+    """Return rows and labels without ignored rows."""
     kept = labels != ignored
     if bool(kept.all()):
         return rows, labels

@@ -24,8 +24,8 @@ from natgrad.optim._states import entries, real
 from natgrad.optim.damping import Split
 
 FADED = 1e-4
-"""Part of its largest mean eigenvalue below which a block no longer lowers a relative damping: a
-Fisher that fades, because all labels are fitted, leaves directions that fade with the gradient."""
+"""Below this fraction of its largest mean eigenvalue a block no longer lowers a relative damping.
+If the Fisher vanishes because all labels are fitted, directions then vanish with the gradient."""
 
 
 OTHERS = "(others)"
@@ -41,12 +41,12 @@ class KroneckerBlock:
         split: How the factors share the damping.
         solver: How the factors are inverted.
         power: −1 for the natural gradient, −½ for square-root whitening ([BLH18] §6).
-        keep: Whether the factors stay once they are inverted.
+        keep: Whether to keep the factors after inversion.
 
     Attributes:
         mean: Mean eigenvalue of Λ times that of Λ̃, at the last refresh.
         peak: The largest mean so far.
-        unit: What the damping was multiplied by then.
+        unit: Factor on the damping at the last refresh.
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class KroneckerBlock:
         return self.errors.constant
 
     def update(self, batch: Batch) -> None:
-        """Blend in the moments of a batch, which may have come in several calls.
+        """Add the moments of a batch to the averages; the batch may have several calls.
 
-        Calls of a criterion that the layer has no part in, such as that of another head, have no
+        Calls of a criterion that does not depend on the layer, such as one of another head, have no
         errors for it.
         """
         world = batch.world
@@ -108,15 +108,15 @@ class KroneckerBlock:
             self.errors.fix(errors[0].summed() / batch.calls[0].n)
 
     def refresh(self, damping: float, *, relative: bool = False, here: bool = True) -> list[Keeper]:
-        """Invert both factors under this damping, or make room for the inverses.
+        """Invert both factors with this damping, or allocate memory for the inverses.
 
         Args:
             damping: λ, in units of the block's mean eigenvalue if it is `relative`.
-            relative: Whether it is.
-            here: Whether to invert.
+            relative: Whether the damping is relative.
+            here: Whether this process inverts.
 
         Returns:
-            Whose dense inverses another process may have to be given.
+            The dense inverses that other processes may need.
         """
         inputs, errors = self.inputs.mean_eigenvalue(), self.errors.mean_eigenvalue()
         self.mean = inputs * errors
@@ -150,17 +150,17 @@ class KroneckerBlock:
     def outer(self, x: Tensor, total: float, norms: Mapping[Tensor, float]) -> OuterPart | None:
         """Return the direction of a single sample, whose gradient is e x̄ᵀ, [BLH18] §3.
 
-        Two products of a matrix and a vector replace two of matrices, and the gradient is not read
-        but for its norm.
+        Two matrix–vector products replace two matrix products, and only the norm of the gradient
+        is read.
 
         Args:
-            x: What entered the layer.
-            total: What `.grad` is divided by to be that of the average loss.
+            x: Inputs of the layer.
+            total: Divisor that turns `.grad` into the gradient of the average loss.
             norms: Norms of the gradients, by parameter.
 
         Returns:
-            None if more than one row entered the layer, or `.grad` is not that product: somebody
-            may have clipped its entries.
+            None if the layer got more than one row, or if `.grad` is not that product, for example
+            because its entries were clipped.
         """
         weight, bias = self.layer.weight, self.layer.bias
         rows = self.layer.input_rows(x)
@@ -209,7 +209,7 @@ class KroneckerBlock:
         }
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, self.state_dict())
         for name in ("mean", "peak", "unit"):
             real(state[name], f"{where}.{name}", low=0)
@@ -220,7 +220,7 @@ class KroneckerBlock:
             keeper.check_state(state[side], f"{where}.{side}", shape, state[name])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         like = self.layer.weight
         self.inputs.load_state_dict(state["inputs"], like)
         self.errors.load_state_dict(state["errors"], like)
@@ -273,12 +273,12 @@ class BlockDiagonal:
         return AdamBlock(param) if self.adam else PlainBlock(param, self.memory)
 
     def observe(self, total: float) -> None:
-        """Take note of every step's gradients, which are `total` times the average loss's."""
+        """Record the gradients of a step, which are `total` times those of the average loss."""
         for plain in self.plain.values():
             plain.observe(total)
 
     def update(self, batch: Batch, likelihood: Likelihood) -> dict[str, str]:
-        """Blend in the statistics of a batch; return parameters that lost their factors, and why.
+        """Add the statistics of a batch; return parameters that lost their factors, and why.
 
         There is one possible reason: a layer got a gradient although nothing passed through its
         forward, because other code reads its weight (`torch.nn.MultiheadAttention` does).
@@ -304,7 +304,7 @@ class BlockDiagonal:
         return hidden
 
     def refresh(self, damping: float, world: World) -> None:
-        """Bring the inverses up to date; the processes divide the blocks among them."""
+        """Update the inverses; the blocks are divided among the processes."""
         for plain in self.plain.values():
             if isinstance(plain, PlainBlock):
                 plain.refresh(damping)
@@ -329,8 +329,8 @@ class BlockDiagonal:
 
         Args:
             batch: The batch.
-            norms: Norms of the gradients, by parameter; None if they are not of this batch alone,
-                and so never those of a single sample.
+            norms: Norms of the gradients, by parameter; None if they do not come from this batch
+                alone, and so never from a single sample.
         """
         single = batch.calls[0].single if batch.n == 1 and norms is not None else {}
         parts: list[Part] = []
@@ -405,7 +405,7 @@ class BlockDiagonal:
         }
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded; it may have dropped layers since."""
+        """Raise unless the state can be loaded; layers may have been dropped since."""
         entries(state, where, self.state_dict())
         layers, plain = state["layers"], state["plain"]
         kept = [name for name in self.blocks if isinstance(layers, Mapping) and name in layers]
@@ -427,7 +427,7 @@ class BlockDiagonal:
             raise InvalidInputError(f"{where}.sigma must be empty without source='propagated'.")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         for name in [name for name in self.blocks if name not in state["layers"]]:
             self._drop(name)
         for name, block in self.blocks.items():

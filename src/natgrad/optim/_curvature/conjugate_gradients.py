@@ -16,15 +16,15 @@ from natgrad.optim._states import entries, real
 
 
 class ConjugateGradients:
-    """(F + λ)⁻¹g with F the whole Fisher of the batch, no layer approximated. [BLH18] §6.
+    """(F + λ)⁻¹g with the whole Fisher F of the batch, without approximation. [BLH18] §6.
 
     Each iteration multiplies by F = Jᵀ F_out J: one forward-mode and one backward pass. All
-    parameters count, whatever their layer, as one block.
+    parameters form one block, whatever their layer.
 
     Args:
         model: The model.
         likelihood: The likelihood.
-        iterations: At most so many.
+        iterations: Largest number of iterations.
         tolerance: Stop when the residual has shrunk by this factor.
     """
 
@@ -42,7 +42,7 @@ class ConjugateGradients:
         """Do nothing: there is no average of gradients."""
 
     def update(self, batch: Batch, likelihood: Likelihood) -> dict[str, str]:
-        """Do nothing: the Fisher is taken afresh."""
+        """Do nothing: the Fisher is computed anew at each step."""
         return {}
 
     def refresh(self, damping: float, world: World) -> None:
@@ -83,12 +83,12 @@ class ConjugateGradients:
         return {"damping": self._damping}
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("damping",))
         real(state["damping"], f"{where}.damping", low=0)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self._damping = state["damping"]
 
 

@@ -16,7 +16,7 @@ from natgrad.optim._states import entries, real
 from natgrad.optim.damping import Split
 
 FEW_ROWS = 0.2
-"""Rows up to this fraction of the side are worth keeping: they update an inverse for less than a
+"""Up to this fraction of the side, rows are worth keeping: they update an inverse for less than a
 factorization costs (the table of `inverses`)."""
 
 # Rows of a block: small enough to skip most of the upper triangle, large enough for fast products.
@@ -26,8 +26,8 @@ _BLOCK = 128
 def factor_shape(side: int, largest: int | None) -> tuple[int, ...]:
     """Return the shape of a factor: one matrix, or a stack of equal blocks on its diagonal.
 
-    A side of more than 1.5 `largest` is cut into equal blocks of at most `largest`; the last one
-    ends in zeros where the side is no multiple.
+    A side above 1.5 `largest` is cut into equal blocks of at most `largest`; the last one
+    ends in zeros if the side is not a multiple of the block.
 
     Example:
         >>> factor_shape(300, 224), factor_shape(785, 224), factor_shape(785, None)
@@ -57,7 +57,7 @@ def diagonal_blocks(matrix: Tensor, shape: tuple[int, ...]) -> Tensor:
 def add_gram(total: Tensor, rows: Tensor, *, weight: float = 1.0, ones: bool = False) -> None:
     """Add weight · Σᵣ xᵣ xᵣᵀ to the lower triangle of `total`, in place.
 
-    Only blocks on and below the diagonal are computed; what lies above stays meaningless, as in
+    Only blocks on and below the diagonal are computed; entries above it have no meaning, as in
     LAPACK. `symmetric` fills it in.
 
     Args:
@@ -84,14 +84,14 @@ def add_gram(total: Tensor, rows: Tensor, *, weight: float = 1.0, ones: bool = F
 
 
 class Gram:
-    """Σ x xᵀ over rows: the rows themselves while they are few, else their sum.
+    """Σ x xᵀ over rows: the rows themselves if they are few, else their sum.
 
-    Few rows change an average, and its inverse, without a matrix of their own.
+    A few rows update an average, and its inverse, without forming their matrix.
 
     Args:
         rows: x, shape `(r, n)`.
-        total: The sum, of which only the lower triangle has meaning; in other forms (a stack, a
-            diagonal) for layers that have such.
+        total: The sum; only its lower triangle has meaning. It has other forms (a stack, a
+            diagonal) for some layers.
 
     Example:
         >>> few = Gram.of(torch.ones(1, 5))
@@ -140,7 +140,7 @@ class Gram:
         return self if weight == 1 else Gram(total=self.summed() * weight)
 
     def blend(self, average: Tensor, weight: float) -> None:
-        """Move an average, in place, towards this by a weight < 1."""
+        """Move an average, in place, toward this one by a weight < 1."""
         if self.rows is None:
             average.lerp_(self.summed(), weight)
         elif len(self.rows) == 1:  # one pass
@@ -160,7 +160,7 @@ def symmetric(lower: Tensor) -> Tensor:
 
 
 class Factor:
-    """A second moment averaged over batches; new samples count by their number.
+    """A second moment averaged over batches; new samples are weighted by their number.
 
     Args:
         memory: How many past samples are remembered.
@@ -168,8 +168,8 @@ class Factor:
 
     Attributes:
         known: Whether there is an average.
-        rows: R, if the factor is RᵀR with few rows: that of a small batch alone.
-        summed: The average as a matrix, if it has been summed up; see `matrix`.
+        rows: R, if the factor is RᵀR with few rows, that is, of one small batch.
+        summed: The average as a matrix, if it has been formed; see `matrix`.
         multiple: c, if the factor is known to be c times the identity forever.
         constant: Whether the factor is known exactly and forever.
         version: Counts changes of the matrix.
@@ -205,7 +205,7 @@ class Factor:
         self.version += 1
 
     def update(self, fresh: Gram, *, n: float) -> None:
-        """Blend in the average over n new samples.
+        """Add the average over n new samples.
 
         Args:
             fresh: The average; kept, not copied.
@@ -257,13 +257,13 @@ class Factor:
     def check_state(
         self, state: Any, where: str, shape: tuple[int, ...], *, kept: bool = True
     ) -> None:
-        """Raise unless a state can be loaded.
+        """Raise unless the state can be loaded.
 
         Args:
-            state: What may be one.
-            where: Its place in the whole.
+            state: The state to check.
+            where: Its path, for messages.
             shape: Of the matrix.
-            kept: Whether a factor that was ever set must be there.
+            kept: Whether a factor that has been set must be present.
         """
         entries(state, where, self.state_dict())
         version = integer(state["version"], f"{where}.version", low=0)
@@ -286,7 +286,7 @@ class Factor:
             raise InvalidInputError(f"{where}.multiple must be that of a constant matrix.")
 
     def load_state_dict(self, state: Mapping[str, Any], like: Tensor) -> None:
-        """Take a checked state, on the device of `like` and in its precision, single or wider."""
+        """Load a checked state, on the device of `like` and in its precision, single or wider."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         self.summed, self.rows = (
             None if kept is None else kept.to(like.device, dtype, copy=True)
@@ -309,7 +309,7 @@ def average(sums: Sequence[Gram | None], weights: Sequence[float], world: World)
 
 
 def ridges(split: Split, damping: float, inputs: float, errors: float) -> tuple[float, float]:
-    """Return what is added to Λ and to Λ̃, of the given mean eigenvalues; the product is λ.
+    """Return the dampings of Λ and Λ̃, given their mean eigenvalues; their product is λ.
 
     Example:
         >>> ridges("pi", 0.01, inputs=4.0, errors=1.0)

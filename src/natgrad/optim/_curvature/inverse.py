@@ -9,7 +9,7 @@
 | `constant` | Λ that never changes | 14 n³ once, then n³ for every new γ |
 | `low_rank` | Λ; rank r and one number for the rest | 13 n² r, and applying it 4 r/n of a product |
 
-Measured in float32 for n = 400…2000; LAPACK runs far off its bound at these sizes. A rank-one
+Measured in float32 for n = 400…2000; LAPACK is far below its peak speed at these sizes. A rank-one
 `woodbury` is Sherman–Morrison ([BLH18] §7).
 """
 
@@ -137,7 +137,7 @@ class Corrected:
 
 
 def by_cholesky(matrix: Tensor, ridge: float) -> Tensor:
-    """Return (Λ + γI)⁻¹ from the lower triangle of Λ, in double precision if it must be.
+    """Return (Λ + γI)⁻¹ from the lower triangle of Λ, in double precision if necessary.
 
     Raises:
         RankDeficientError: If Λ + γI is not positive definite even in double precision.
@@ -160,12 +160,12 @@ def by_cholesky(matrix: Tensor, ridge: float) -> Tensor:
     return inverse.to(matrix)
 
 
-# The ridge inside an updated inverse may differ from the one wanted by this factor either way. What
-# is missing is made up for at each product, with three more of them at most: little where gradients
-# are vectors, as those of single samples; with more rows only as much as needs none.
+# The ridge of an updated inverse may differ from the wanted one by this factor either way. The
+# difference is corrected at each product, with at most three more products: cheap if gradients
+# are vectors, as for single samples. With more rows, only differences that need none are allowed.
 _SLACK_OF_ONE, _SLACK = 2.9, 1.02
 
-# What a state calls each kind of inverse, and what it keeps of it.
+# Name of each kind of inverse in a state, and the tensors that the state holds.
 _KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "multiple": (Multiple, ("value",)),
     "dense": (Dense, ("matrix",)),
@@ -177,17 +177,17 @@ _KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 
 class Keeper:
-    """(Λ + γI)^power of one factor, remade when the factor or γ has changed.
+    """(Λ + γI)^power of one factor, updated when the factor or γ has changed.
 
     With the solver `auto`, a factor that changed by few rows updates the last inverse by the
     Woodbury identity; the identity keeps Λ's average *and* the ridge, which shrinks by 1 − w each
-    time. So the ridge inside is known. While it is near the one wanted, products are corrected for
-    the difference (`corrected`, within 1 %); once it is not, because it has shrunk or because the
-    damping has adapted, the factor is factorized again: an update at Sherman–Morrison's price that
-    follows an adaptive damping.
+    time. So the ridge of the inverse is known. While it is near γ, products are corrected for
+    the difference (`corrected`, within 1 %). Once it is not, because it has shrunk or because the
+    damping has adapted, the factor is factorized again. This update costs as much as
+    Sherman–Morrison and follows an adaptive damping.
 
-    A factor that is constant forever is decomposed once, whatever the damping does. That of one
-    row alone needs no matrix.
+    A factor that never changes is decomposed once, whatever the damping. A factor of a single
+    row needs no matrix.
 
     Args:
         solver: Which method; `auto` chooses by cost.
@@ -196,9 +196,9 @@ class Keeper:
         cut: Whether factors are stacks of blocks on the diagonal of one matrix.
 
     Attributes:
-        inverse: The inverse as it is kept.
+        inverse: The stored inverse.
         product: (Λ + γI)^power to multiply with: the inverse, corrected if its ridge is not γ.
-        ridge: The ridge inside the inverse.
+        ridge: The ridge of the stored inverse.
         wanted: γ.
     """
 
@@ -224,10 +224,10 @@ class Keeper:
         Args:
             factor: Λ.
             ridge: γ.
-            here: Whether to compute a dense one; otherwise only make room for it.
+            here: Whether to compute a dense inverse; otherwise only allocate memory for it.
 
         Returns:
-            Whether there is a dense one that another process may have to be given.
+            Whether there is a dense inverse that other processes may need.
         """
         if self._version == factor.version and self.wanted == ridge:
             return False
@@ -328,11 +328,11 @@ class Keeper:
     def check_state(
         self, state: Any, where: str, shape: tuple[int, ...], factor: Mapping[str, Any]
     ) -> None:
-        """Raise unless a state can be loaded.
+        """Raise unless the state can be loaded.
 
         Args:
-            state: What may be one.
-            where: Its place in the whole.
+            state: The state to check.
+            where: Its path, for messages.
             shape: Of the factor.
             factor: The checked state of the factor.
         """
@@ -371,7 +371,7 @@ class Keeper:
             raise ShapeError(f"{data} must have as many values as vectors.")
 
     def load_state_dict(self, state: Mapping[str, Any], like: Tensor) -> None:
-        """Take a checked state, on the device of `like` and in its precision, single or wider."""
+        """Load a checked state, on the device of `like` and in its precision, single or wider."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         data = {
             key: value.to(like.device, dtype, copy=True) if isinstance(value, Tensor) else value

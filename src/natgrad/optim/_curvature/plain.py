@@ -15,12 +15,12 @@ from natgrad.optim._direction import OuterPart
 from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
 
-# Part of the average of squares that each step leaves, as Adam's β₂; and Adam's ε.
+# Weight of the past in the average of squares, Adam's β₂; and Adam's ε.
 _SQUARES, _TINY = 0.95, 1e-8
 
 
 class PlainBlock:
-    """A gradient step divided by tr F + λ, F the Fisher block of one parameter.
+    """A gradient step divided by tr F + λ, where F is the Fisher block of one parameter.
 
     No eigenvalue exceeds the trace, so the step never overshoots. The trace costs nothing: a
     gradient g = Σₙ gₙ at labels drawn from the model has E ‖g‖² = Σₙ E ‖gₙ‖² = N tr F.
@@ -46,7 +46,7 @@ class PlainBlock:
         return self.known and self.param.grad is not None
 
     def update(self, trace: float, n: float) -> None:
-        """Blend in the trace estimated from n samples."""
+        """Add the trace estimated from n samples to the average."""
         old = trace if self.trace is None else self.trace
         self.trace = old + (trace - old) * n / (n + self._past)
         self._past = min(self._past + n, self.memory)
@@ -69,7 +69,7 @@ class PlainBlock:
         """Do nothing: traces come with the factors."""
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("trace", "past", "damping"))
         real(state["damping"], f"{where}.damping", low=0)
         past = real(state["past"], f"{where}.past", low=0)
@@ -77,7 +77,7 @@ class PlainBlock:
             real(state["trace"], f"{where}.trace", low=0)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.trace, self._past = state["trace"], state["past"]
         self._damping = state["damping"]
 
@@ -85,8 +85,8 @@ class PlainBlock:
 class AdamBlock:
     """Adam's step for one parameter: its gradient over the root of an average of squares.
 
-    Takes the place of `PlainBlock` where lengths are learned: entries move alike, whatever their
-    scale, and need no Fisher.
+    Replaces `PlainBlock` if lengths are learned: entries move by similar amounts, whatever their
+    scale, and no Fisher is needed.
 
     Args:
         param: The parameter.
@@ -103,7 +103,7 @@ class AdamBlock:
         return self.squares is not None and self.param.grad is not None
 
     def observe(self, total: float) -> None:
-        """Blend in the squares of `.grad`, which is `total` times that of the average loss."""
+        """Add the squares of `.grad`, which is `total` times the gradient of the average loss."""
         if self.param.grad is None or not total:
             return
         g = wide(self.param.grad) / total
@@ -122,7 +122,7 @@ class AdamBlock:
         return {"squares": self.squares, "weight": self._weight}
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("squares", "weight"))
         weight = real(state["weight"], f"{where}.weight", low=0)
         if state["squares"] is not None or weight:
@@ -130,7 +130,7 @@ class AdamBlock:
             tensor(state["squares"], f"{where}.squares", shape=shape, dtypes=ALL_FLOATS, empty=True)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self._weight, squares = state["weight"], state["squares"]
         like = wide(self.param)
         self.squares = None if squares is None else squares.to(like.device, like.dtype, copy=True)
@@ -139,7 +139,7 @@ class AdamBlock:
 class DiagonalBlock:
     """The diagonal of one layer's Fisher block, [BLH18] §6: average squares of its gradients.
 
-    A weight used at several positions of one sample counts each by itself.
+    If a weight is used at several positions of one sample, each position counts separately.
 
     Args:
         layer: The layer.
@@ -168,18 +168,18 @@ class DiagonalBlock:
     unit = 1.0
 
     def outer(self, x: Tensor, total: float, norms: Mapping[Tensor, float]) -> OuterPart | None:
-        """Return None: a diagonal has no use for the form of a single sample's gradient."""
+        """Return None: a diagonal does not use the rank-one form of a single sample's gradient."""
         return None
 
     def update(self, batch: Batch) -> None:
-        """Blend in the squares of a batch."""
+        """Add the squares of a batch to the average."""
         pairs = zip(batch.calls, batch.weights, strict=True)
         found = [(call.moments[self.layer.name], w) for call, w in pairs if self.wants(call)]
         seen = [Gram(total=moments.squares) for moments, _ in found]
         self.squares.update(average(seen, [w for _, w in found], batch.world), n=batch.count)
 
     def refresh(self, damping: float, *, relative: bool = False, here: bool = True) -> list[Keeper]:
-        """Take this damping, in units of the mean if it is relative."""
+        """Set the damping, in units of the mean if it is relative."""
         assert self.squares.matrix is not None
         self.mean = float(self.squares.matrix.mean())
         self.unit = self.mean if relative else 1.0
@@ -187,7 +187,7 @@ class DiagonalBlock:
         return []
 
     def direction(self, g: Tensor) -> Tensor:
-        """Return g / (diag F + λ), entry by entry; zero where the Fisher is and λ = 0."""
+        """Return g / (diag F + λ), entry by entry; zero where both F and λ are zero."""
         assert self.squares.matrix is not None
         scale = self.squares.matrix + self._damping
         return torch.where(scale > 0, g / scale, 0.0)
@@ -198,13 +198,13 @@ class DiagonalBlock:
         return {"squares": self.squares.state_dict(), **numbers}
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, self.state_dict())
         for name in ("damping", "mean", "unit"):
             real(state[name], f"{where}.{name}", low=0)
         self.squares.check_state(state["squares"], f"{where}.squares", self.layer.shape)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.squares.load_state_dict(state["squares"], self.layer.weight)
         self._damping, self.mean, self.unit = state["damping"], state["mean"], state["unit"]

@@ -39,7 +39,7 @@ class Chain:
         """Return (Λᵢ, Λ̃ᵢ) of every layer.
 
         Args:
-            inputs: Λ₁, lower triangle, the bias's row last if the first layer has a bias.
+            inputs: Λ₁, lower triangle; the last row is for the bias, if the first layer has one.
             output: Fisher of the outputs.
         """
         sigma = symmetric(inputs)

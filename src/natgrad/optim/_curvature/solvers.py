@@ -10,15 +10,15 @@ from natgrad.linalg import cholesky
 from natgrad.linalg._precision import default_rtol
 from natgrad.optim._curvature.factor import symmetric
 
-# How far a corrected product may be off along an eigenvector, relatively.
+# Largest relative error of a corrected product along an eigenvector.
 _CORRECTED = 0.01
 
 
 class Row:
     """(γI + xxᵀ)⁻¹ of a single row, [BLH18] §3: vectors, and no matrix.
 
-    What is across x is taken twice, and x never normalized: x itself has then nothing across it,
-    to the last bit, where residues of rounding over a small γ would drown 1/(γ + |x|²).
+    The part orthogonal to x is projected twice, and x is not normalized. Then the orthogonal part
+    of x itself is exactly zero. Otherwise rounding errors over a small γ would exceed 1/(γ + |x|²).
 
     Args:
         x: Shape `(n, 1)`.
@@ -32,7 +32,7 @@ class Row:
     def __init__(self, x: Tensor, ridge: float) -> None:
         self.x, self.ridge = x, ridge
         self._square = x.mT @ x
-        # A row of (nearly) zeros has nothing along it.
+        # A row of (nearly) zeros has no direction.
         tiny = torch.finfo(x.dtype).tiny
         self._unit = torch.where(self._square > tiny, self._square, math.inf)
 
@@ -115,7 +115,7 @@ def corrected(
     """Return (M + γI)⁻¹ g, within 1 % along every eigenvector, from products with (M + γ₀I)⁻¹.
 
     With X = (M + γ₀I)⁻¹ and δ = γ − γ₀ the answer y solves (I + δX) y = X g, whose eigenvalues lie
-    between 1 and γ/γ₀: Chebyshev's iteration knows its bounds, and needs no inner products. With k
+    between 1 and γ/γ₀. Chebyshev's iteration uses these bounds, and needs no inner products. With k
     more products the error is at most 1/T of degree k + 1 at (γ + γ₀)/|γ − γ₀|. So there are none
     up to γ/γ₀ = 1.02, one up to 1.32, two up to 1.99, three up to 2.97.
 

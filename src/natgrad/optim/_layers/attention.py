@@ -1,4 +1,4 @@
-"""`torch.nn.MultiheadAttention`, whose projections no hook sees: they are found in the graph."""
+"""`torch.nn.MultiheadAttention`: its projections are found in the graph; hooks do not see them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from natgrad.optim._layers.linear import Layer, LinearLayer, Pass, wide
 
 @dataclass(frozen=True)
 class Projected:
-    """What entered some of the three projections.
+    """The inputs of some of the three projections.
 
     Attributes:
         x: The inputs.
         first: Number of the first projection that took them.
-        last: Number of the one behind the last.
-        times: Rows of the queries over rows of these inputs, where both differ in length.
+        last: Number after the last projection that took them.
+        times: Rows of the queries divided by rows of these inputs.
     """
 
     x: Tensor
@@ -36,7 +36,7 @@ class Projected:
 class AttentionLayer(LinearLayer):
     """The packed projection: blocks of queries, keys and values, as a stack.
 
-    In cross-attention keys and values have inputs of their own.
+    In cross-attention, keys and values have their own inputs.
     """
 
     weight_name = "in_proj_weight"
@@ -46,7 +46,7 @@ class AttentionLayer(LinearLayer):
 
     @classmethod
     def all_of(cls, name: str, module: Module) -> list[Layer]:
-        """Return the packed projection, or three where keys or values have a size of their own."""
+        """Return the packed projection, or three if keys or values have their own sizes."""
         if module.in_proj_weight is not None:
             return [cls(name, module)]
         weights = [f"{kind}_proj_weight" for kind in "qkv"]
@@ -56,7 +56,7 @@ class AttentionLayer(LinearLayer):
         ]
 
     def rows_each(self, x: Any) -> int:
-        """Return 0: what entered is not one tensor, of which a part could stand for all."""
+        """Return 0: the inputs are not one tensor of which a part could be used."""
         return 0
 
     @property
@@ -67,7 +67,7 @@ class AttentionLayer(LinearLayer):
     def passes(
         self, inputs: Any, named: Mapping[str, Any], output: Any, layers: Mapping[str, Layer]
     ) -> Iterator[Pass]:
-        """Yield the projections that are found in the graph of what the attention returned."""
+        """Yield the projections found in the graph of the attention's outputs."""
         own = _with_output(self.name, self, layers)
         found = list(products(tensors_in(output[0]), own, tensors_in([inputs, named])))
         queries = [len(p.x) for p in found if p.name == self.name and (p.rows or (0, 0))[0] == 0]
@@ -97,7 +97,7 @@ class AttentionLayer(LinearLayer):
         return whole
 
     def input_rows(self, x: Any) -> Tensor:
-        """Return inputs, none for keys and values that have inputs of their own."""
+        """Return the inputs; none for keys and values that have their own inputs."""
         return LinearLayer.input_rows(self, x.x[: len(x.x) if x.first == 0 else 0])
 
     def sum_inputs(self, x: Any, n: int) -> tuple[Gram, int]:
@@ -118,7 +118,7 @@ class AttentionLayer(LinearLayer):
 
 
 class SeparateLayer(FoundLayer):
-    """A projection of queries, keys or values with a weight of its own."""
+    """A projection of queries, keys or values with its own weight."""
 
     def passes(
         self, inputs: Any, named: Mapping[str, Any], output: Any, layers: Mapping[str, Layer]

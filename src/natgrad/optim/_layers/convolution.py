@@ -27,8 +27,8 @@ def patches(
         kernel: Sizes of the kernel.
         stride: Its steps.
         around: Padding in the order of `torch.nn.functional.pad`.
-        dilation: Distances inside of the kernel.
-        mode: What is padded.
+        dilation: Distances between entries of the kernel.
+        mode: Padding mode.
 
     Example:
         >>> import torch

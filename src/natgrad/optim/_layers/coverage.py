@@ -87,7 +87,7 @@ class Coverage:
 
     Attributes:
         layers: Layers with blocks, by module name.
-        others: Parameters without, by name.
+        others: Parameters without a block, by name.
         reasons: Why, for each name in `others`.
     """
 
@@ -136,7 +136,7 @@ def cover(model: Module, sharing: Sharing = "expand", *, largest: int | None = N
 
 
 def announce(reasons: dict[str, str], strict: bool) -> None:
-    """Warn once of parameters without a block, or refuse them.
+    """Warn once about parameters without a block, or refuse them.
 
     Raises:
         UnsupportedError: If `strict` and there are any.
@@ -166,8 +166,8 @@ def _kind(module: Module) -> type[Module]:
 def _owners(model: Module) -> dict[int, Module | None]:
     """Return which module has the block of each parameter that several modules share.
 
-    A linear layer, if there is one: the head of a language model whose weight is also the table of
-    its embedding. None where modules of other kinds share a parameter.
+    It is a linear layer if there is one, for example the head of a language model that is tied to
+    the embedding. It is None if modules of other kinds share a parameter.
     """
     uses: dict[int, list[Module]] = {}
     for module in model.modules():
@@ -184,7 +184,7 @@ def _owners(model: Module) -> dict[int, Module | None]:
 
 
 def _twins(model: Module, layer: Layer, owners: Mapping[int, Module | None]) -> list[Module]:
-    """Return the other modules of the same kind with the very parameters of a layer."""
+    """Return the other modules of the same kind with exactly the parameters of a layer."""
     if owners.get(id(layer.weight)) is not layer.module:
         return []
     kind, own = _kind(layer.module), list(layer.module._parameters.values())

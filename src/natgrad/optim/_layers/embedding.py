@@ -42,7 +42,7 @@ class EmbeddingLayer(Layer):
 
     @property
     def norm(self) -> float:
-        """Return the norm of a direction whose length is learned: one for each number."""
+        """Return the norm of a direction whose length is learned: one per entry."""
         return math.sqrt(self.weight.numel())
 
     def input_rows(self, x: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class Bags:
 
 
 class EmbeddingBagLayer(EmbeddingLayer):
-    """`torch.nn.EmbeddingBag` with sums or averages: a row for each entry of each bag."""
+    """`torch.nn.EmbeddingBag` with sums or averages: one row per entry of each bag."""
 
     @classmethod
     def unsuitable(cls, module: Module) -> str | None:

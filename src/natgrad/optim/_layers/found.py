@@ -1,8 +1,8 @@
-"""Weights that a module multiplies with inside its forward, where no hook sees it.
+"""Weights that a module uses inside its forward, where hooks do not see them.
 
-Recurrent layers and attention call `addmm` themselves. The products are found in the graph of what
-the module returned, each with its inputs and the edge at its result. Every use of a weight, such as
-one for each time step, is a visit of its own.
+Recurrent layers and attention call `addmm` themselves. The products are found in the graph of
+the module's outputs, each with its inputs and the edge at its result. Every use of a weight, such
+as one per time step, is a separate visit.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from natgrad.optim._layers.linear import Layer, LinearLayer, Pass
 
-# Nodes of the graph to look at between a module's output and its inputs.
+# Largest number of graph nodes to search between a module's output and its inputs.
 _FAR = 200_000
 _INPUTS = {"AddmmBackward0": "_saved_mat1", "MmBackward0": "_saved_self"}
 _CONVERSIONS = ("TBackward0", "TransposeBackward0", "ToCopyBackward0")
@@ -58,7 +58,7 @@ class FoundLayer(LinearLayer):
 
 @dataclass(frozen=True)
 class Product:
-    """A product that was found: which layer's, what was multiplied, the edge, rows of the weight.
+    """A product that was found: its layer, input, edge, and rows of the weight.
 
     Attributes:
         rows: First and last row of a weight of which only a part was used; None for all.
@@ -70,7 +70,7 @@ class Product:
     rows: tuple[int, int] | None
 
     def __iter__(self) -> Iterator[Any]:
-        """Allow to unpack it."""
+        """Make the product unpackable."""
         return iter((self.name, self.x, self.edge, self.rows))
 
 
@@ -82,9 +82,9 @@ def products(
     """Yield the products with layers' weights between the inputs and the outputs of a module.
 
     Args:
-        outputs: What the module returned.
+        outputs: The module's outputs.
         layers: Layers to look for, by name.
-        inputs: What the module was given; what is behind them is not looked at.
+        inputs: The module's inputs; the search stops there.
     """
     wanted = {id(layer.weight): name for name, layer in layers.items()}
     front: deque[Any] = deque(t.grad_fn for t in outputs if t.requires_grad)
@@ -105,7 +105,7 @@ def products(
 
 
 def tensors_in(value: Any) -> list[Tensor]:
-    """Return the tensors in a nest of tuples, lists, mappings and packed sequences."""
+    """Return the tensors in nested tuples, lists, mappings and packed sequences."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, PackedSequence):

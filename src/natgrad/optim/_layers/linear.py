@@ -1,8 +1,8 @@
-"""What a layer is to the optimizer: rows that enter it, errors that come back, one matrix.
+"""Layers as the optimizer uses them: input rows, output errors, and one matrix.
 
-A layer's parameters form one matrix W̄ of shape `(n_out, n_in)`, the bias its last column. Its
-Fisher block is approximated by Λ ⊗ Λ̃, second moments of the rows that enter the layer (with a one
-appended if there is a bias) and of the errors that come back to its outputs. A weight used at many
+A layer's parameters form one matrix W̄ of shape `(n_out, n_in)`; the bias is its last column. Its
+Fisher block is approximated by Λ ⊗ Λ̃, the second moments of the layer's input rows (with a one
+appended if there is a bias) and of the errors at its outputs. A weight used at many
 positions of one sample (sequences, convolutions) has one row per position ("expand"), or one row
 per sample with inputs averaged and errors summed over positions ("reduce"; Eschenhagen et al.
 2023).
@@ -29,7 +29,7 @@ Pass = tuple[str, Tensor, GradientEdge, bool]
 
 
 class Layer(ABC):
-    """One module whose weight, and bias if it has a trainable one, are a single matrix.
+    """One module whose weight (and trainable bias, if any) form a single matrix.
 
     Args:
         name: The module's name in the model.
@@ -38,10 +38,10 @@ class Layer(ABC):
     Attributes:
         sharing: How positions are counted.
         largest: Largest side of a block on the diagonal of a factor; None keeps factors whole.
-        one_sided: Whether the input factor is one, and the damping is the error factor's alone.
+        one_sided: Whether the input factor is one, so that only the error factor is damped.
         rank_one: Whether the gradient of one row is an outer product of errors and inputs.
-        searches: Whether its passes are searched for in the graph, which takes time.
-        fused: Whether its module has fused kernels, inside of which there is no graph.
+        searches: Whether its passes are found by searching the graph, which takes time.
+        fused: Whether its module has fused kernels, which have no graph inside.
         also: Other modules with the same weight and bias.
         weight_name: Name of the weight in the module.
         bias_name: Name of the bias in the module; None if it cannot have one.
@@ -100,7 +100,7 @@ class Layer(ABC):
 
     @property
     def sides(self) -> tuple[int | None, int | None]:
-        """Return the sides of Λ and Λ̃ where these are stacks of diagonal blocks, else None."""
+        """Return the sides of Λ and Λ̃ if these are stacks of diagonal blocks, else None."""
         if len(self.shape) > 2:
             return None, None
         inputs, errors = self.factor_shapes
@@ -118,12 +118,12 @@ class Layer(ABC):
     def passes(
         self, inputs: Any, named: Mapping[str, Any], output: Any, layers: "Mapping[str, Layer]"
     ) -> "Iterator[Pass]":
-        """Yield what passed through layers in one forward of the module, if it has a graph.
+        """Yield the passes through layers in one forward of the module, if it has a graph.
 
         Args:
             inputs: Positional arguments of the forward.
             named: Named arguments.
-            output: What it returned.
+            output: The module's output.
             layers: All layers of the model, by name.
         """
         if output.requires_grad:
@@ -132,26 +132,26 @@ class Layer(ABC):
 
     @abstractmethod
     def input_rows(self, x: Tensor) -> Tensor:
-        """Return what entered the layer, one row per position, shape `(r, fan_in)`."""
+        """Return the layer's inputs, one row per position, shape `(r, fan_in)`."""
 
     @abstractmethod
     def error_rows(self, e: Tensor) -> Tensor:
-        """Return what came back to the layer's output, one row per position, `(r, n_out)`."""
+        """Return the errors at the layer's output, one row per position, `(r, n_out)`."""
 
     def rows_each(self, x: Tensor) -> int:
-        """Return how many rows each entry along the first axis of the inputs brings.
+        """Return the number of rows per entry along the first axis of the inputs.
 
-        0 where entries along that axis are not alike, so that a part of them does not stand for
+        0 if entries along that axis are not alike, so that a part of them does not represent
         all.
         """
         return 0
 
     def stride(self, x: Tensor, rows: int | None) -> int:
-        """Return which of the entries along the first axis are enough: every so many.
+        """Return which entries along the first axis are enough: every k-th one.
 
         Args:
             x: What entered the layer.
-            rows: How many rows are enough, unless four times a side of W̄ is more.
+            rows: Number of rows that are enough, unless four times a side of W̄ is more.
         """
         each = 0 if rows is None or self.sharing == "reduce" else self.rows_each(x)
         if rows is None or not each:

@@ -26,9 +26,9 @@ LARGEST_FULL_BLOCK = 1024
 class NormLayer(Layer):
     """Scale and shift of a normalization: the Fisher block of a vector, full or diagonal.
 
-    The output is linear in both, so a sample's gradient is Σ e ⊙ x̂ and Σ e over its positions, x̂
-    the normalized input; the block is the second moment of these, with nothing approximated but
-    the expectation. W̄ is one column.
+    The output is linear in both, so a sample's gradient is Σ e ⊙ x̂ and Σ e over positions, with
+    the normalized input x̂. The block is the second moment of these; only the expectation is
+    approximated. W̄ is one column.
     """
 
     one_sided = True
@@ -63,7 +63,7 @@ class NormLayer(Layer):
 
     @abstractmethod
     def normalized(self, x: Tensor) -> Tensor:
-        """Return the input before scale and shift, as the module makes it in training mode."""
+        """Return the normalized input before scale and shift, as in training mode."""
 
     @abstractmethod
     def per_sample(self, t: Tensor, n: int) -> Tensor:
@@ -138,12 +138,12 @@ class LayerNormLayer(NormLayer):
 
 
 class PReLULayer(ChannelNormLayer):
-    """The slopes of `torch.nn.PReLU`: the output is linear in them too."""
+    """The slopes of `torch.nn.PReLU`; the output is linear in them, too."""
 
     bias_name = None
 
     def normalized(self, x: Tensor) -> Tensor:
-        """Return what a slope is multiplied with: the negative part of the input."""
+        """Return the factor of a slope: the negative part of the input."""
         return x.clamp(max=0)
 
     def per_sample(self, t: Tensor, n: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Recurrent layers: a block for every matrix, with a row for each time step."""
+"""Recurrent layers: one block per matrix, with one row per time step."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ class RecurrentLayer(FoundLayer):
 
 
 def unfused(active: bool) -> Any:
-    """Switch fused kernels off, whose products are in no graph; return what was on before.
+    """Switch off fused kernels, whose products are in no graph; return the previous setting.
 
     Example:
         >>> before = unfused(True)
@@ -57,6 +57,6 @@ def unfused(active: bool) -> Any:
 
 
 def restore(before: tuple[bool, bool]) -> None:
-    """Switch fused kernels on again, if they were."""
+    """Switch fused kernels on again, if they were on."""
     torch._C._set_mkldnn_enabled(before[0])
     torch._C._set_cudnn_enabled(before[1])

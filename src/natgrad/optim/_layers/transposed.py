@@ -1,4 +1,4 @@
-"""Transposed convolutions: inputs meet the patches of the errors."""
+"""Transposed convolutions: products of inputs and patches of errors."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class TransposedConvLayer(Layer):
 
     Each position of the input adds its channels times the kernel to a patch of the output. So the
     gradient of the kernel is the sum over positions of the input times the patch of the errors:
-    W̄ has a row for every place of the patch and a column for every channel of the input.
+    W̄ has one row per place of the patch and one column per channel of the input.
     """
 
     bias_name = None
@@ -77,7 +77,7 @@ class BiasLayer(NormLayer):
         self.name = f"{name}.bias" if name else "bias"
 
     def normalized(self, x: Tensor) -> Tensor:
-        """Return what the bias is multiplied with: nothing."""
+        """Raise: a bias is not multiplied with an input."""
         raise NotImplementedError
 
     def per_sample(self, t: Tensor, n: int) -> Tensor:

@@ -1,1 +1,1 @@
-"""Damped least squares in a network's weights: what a closure returns, sides, solvers, the rule."""
+"""Damped least squares in a network's weights: closures, solvers, and the damping rule."""

@@ -1,4 +1,4 @@
-"""Whether the points of a fit still stand for the whole domain."""
+"""A check whether the points of a fit still represent the whole domain."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,18 +10,18 @@ __all__ = ["AliasingWarning", "Watch"]
 
 # Steps between evaluations of held-out points.
 EVERY = 10
-# The held-out loss over the fitted one, above which the fit is between its points only.
+# Above this ratio of the held-out to the fitted loss, the fit holds only at its points.
 _RATIO = 100.0
-# Held-out losses below this fraction of the first one are small enough for any purpose.
+# Held-out losses below this fraction of the first one never cause a warning.
 _SMALL = 1e-4
 
 
-# Comparisons in a row that must agree before the warning is given.
+# Number of comparisons in a row that must agree before the warning.
 _ROW = 2
 
 
 class AliasingWarning(UserWarning):
-    """Residuals vanish at the points of the fit and not between them."""
+    """Residuals vanish at the points of the fit but not between them."""
 
 
 class Watch:
@@ -37,7 +37,7 @@ class Watch:
         return step % EVERY == 1
 
     def message(self, loss: float, held_out: float) -> str | None:
-        """Return the warning that these losses call for, once."""
+        """Return the warning for these losses, once; else None."""
         self.first = held_out if self.first is None else self.first
         apart = held_out > _RATIO * loss and held_out > _SMALL * self.first
         self.row = self.row + 1 if apart else 0
@@ -46,8 +46,8 @@ class Watch:
         self.warned = True
         return (
             f"the loss is {loss:.1e} on the points of the fit but {held_out:.1e} on the held-out "
-            "ones: the network bends between its points, and its error is that of the second "
-            "number. Give more points, or draw new ones as it goes: resample=."
+            "ones: the network bends between its points, and the second number measures its true "
+            "error. Use more points, or draw new ones before each step: resample=."
         )
 
     def state_dict(self) -> dict[str, float | int | bool | None]:
@@ -55,7 +55,7 @@ class Watch:
         return {"first": self.first, "row": self.row, "warned": self.warned}
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         found = entries(state, where, ("first", "row", "warned"))
         integer(found["row"], f"{where}.row", low=0)
         if found["first"] is not None:

@@ -23,7 +23,7 @@ __all__ = ["Linearization", "SlowRowsWarning", "evaluate", "linearize", "same_va
 
 
 class SlowRowsWarning(UserWarning):
-    """Some rows of the Jacobian take a backward pass each; the message says which, and why."""
+    """Some rows of the Jacobian take one backward pass each; the message says which, and why."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _without_graph(values: Values) -> Values:
 
 
 def same_values(one: Values, other: Values, units: float) -> bool:
-    """Return whether two evaluations agree up to so many units of rounding."""
+    """Return whether two evaluations agree up to a number of units of rounding."""
     if one.weights != other.weights or not _same_shapes(one, other):
         return False
     a, b = one.flat(), other.flat()
@@ -99,10 +99,10 @@ def _same_shapes(one: Values, other: Values) -> bool:
 
 
 def require_repeatable(one: Values, other: Values) -> None:
-    """Raise if a closure returned two different things at the same weights."""
+    """Raise if a closure returned different values at the same weights."""
     if not same_values(one, other, 1e6):
         raise InvalidInputError(
             "the closure returned different values when it was called again at the same weights, "
-            "so that no step could be judged. Draw random points outside of the closure and renew "
-            "them by resample=, and put Dropout and BatchNorm in evaluation mode."
+            "so steps cannot be verified. Draw random points outside of the closure, redraw "
+            "them with resample=, and put Dropout and BatchNorm in evaluation mode."
         )

@@ -1,4 +1,4 @@
-"""What a closure returns, as one least-squares problem: rows, targets, and a loss."""
+"""The return value of a closure as a least-squares problem: rows, targets, and a loss."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class Values:
 
     Attributes:
         blocks: Values by name, each `(n, k)`, with their graph.
-        weights: Of each block; empty under a likelihood.
-        labels: Under a likelihood.
+        weights: Weight of each block; empty with a likelihood.
+        labels: Labels, with a likelihood.
     """
 
     blocks: dict[str, Tensor]
@@ -40,7 +40,7 @@ class Whitening(Protocol):
 
     @property
     def target(self) -> Tensor:
-        """Return t: −r for residuals, the natural velocities under a likelihood, weighted."""
+        """Return the weighted t: −r for residuals, natural velocities with a likelihood."""
 
     def apply(self, change: Values) -> Tensor:
         """Return weighted values in the order of the rows."""

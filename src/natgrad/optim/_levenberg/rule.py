@@ -1,4 +1,4 @@
-"""How the damping follows what steps achieve."""
+"""Adaptation of the damping from step to step."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _FLOOR = 1e-20
 
 
 class Nielsen:
-    """Nielsen's rule: λ falls smoothly with ρ, and rises ever faster while steps are rejected.
+    """Nielsen's rule: λ falls smoothly with ρ, and grows faster with each rejected step in a row.
 
     After an accepted step λ is multiplied by max(⅓, 1 − (2ρ − 1)³); after rejected ones by 2, 4,
     8 and so on (Madsen, Nielsen and Tingleff 2004, Methods for Non-Linear Least Squares
@@ -24,7 +24,7 @@ class Nielsen:
         self.value, self.growth = start, 2.0
 
     def accepted(self, ratio: float) -> None:
-        """Lower λ after a step that achieved this fraction of its prediction, or raise it."""
+        """Lower or raise λ after a step, given ρ, its actual over its predicted decrease."""
         assert self.value is not None
         factor = max(1 / 3, 1 - (2 * min(ratio, 1.0) - 1) ** 3)
         self.value, self.growth = max(self.value * factor, _FLOOR), 2.0
@@ -40,7 +40,7 @@ class Nielsen:
         return {"damping": self.value, "growth": self.growth}
 
     def check_state(self, state: Any, where: str) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         found = entries(state, where, ("damping", "growth"))
         if found["damping"] is not None:
             real(found["damping"], f"{where}.damping", low=0, low_open=True)

@@ -17,7 +17,7 @@ __all__ = ["Side", "Solver", "choose"]
 Solver = Literal["auto", "parameters", "residuals", "conjugate_gradients"]
 
 _REFINEMENTS = 4
-# Corrections this small end the refinement; above the second number QR takes over.
+# The refinement ends at corrections this small; QR is used above the second number.
 _ENOUGH = 1e-12
 _POOR = 1e-6
 # Sides up to which matrices are factorized: 2 GiB in double precision.
@@ -35,7 +35,7 @@ class Side(Protocol):
 
 
 def choose(jacobian: Jacobian, scale: Tensor | None, solver: Solver) -> Side:
-    """Return the side that was asked for, or the cheaper one.
+    """Return the requested side, or the cheaper one.
 
     Args:
         jacobian: A.
@@ -202,7 +202,7 @@ def _damped(a: Tensor, b: Tensor, damping: float) -> Tensor:
 class ConjugateGradients:
     """(BᵀB + λ) w = Bᵀt by products alone, for sides too large to factorize.
 
-    Columns are brought to one size first. `error` is the norm of what is left of the equation,
+    Columns are normalized first. `error` is the norm of the residual of the equation,
     relative to its right-hand side.
     """
 
@@ -215,7 +215,7 @@ class ConjugateGradients:
         self.norms = jacobian.square_norms()
 
     def solve(self, target: Tensor, damping: float, rtol: float = 1e-8, most: int = 500) -> Tensor:
-        """Return v after at most so many products with A and with its transpose."""
+        """Return v after a limited number of products with A and its transpose."""
         metric = damping * self.scale.square()
         preconditioner = 1 / (self.norms + metric)
         right = self.jacobian.transposed(target)

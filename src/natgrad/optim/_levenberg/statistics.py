@@ -21,7 +21,7 @@ class GaussNewtonStatistics:
         losses: The same, block by block.
         new_loss: Loss at the weights that the step leaves.
         predicted: Decrease that the linear model predicts.
-        actual: Decrease that was measured; None if the step was rejected before.
+        actual: Decrease that was measured; None if the step was rejected earlier.
         ratio: ρ = actual / predicted.
         damping: λ of the step.
         acceleration: 2 |a| / |v|: how much the second-order correction bends the step.
@@ -30,7 +30,7 @@ class GaussNewtonStatistics:
         held_out: Loss on the held-out points before the step; None where it was not computed.
         side: `"parameters"`, `"residuals"` or `"conjugate_gradients"`: which system was solved.
         solve_error: Relative size of the last correction of the solution, or, for conjugate
-            gradients, of what is left of the equation.
+            gradients, of the residual of the equation.
         notes: What took a slower route, and why.
 
     Example:
@@ -62,7 +62,7 @@ class GaussNewtonStatistics:
         return self.status != "accepted"
 
     def scalars(self) -> dict[str, float]:
-        """Return the numbers that are known, flat, for TensorBoard or any other logger.
+        """Return the known numbers as a flat dictionary, for TensorBoard or any other logger.
 
         Example:
             >>> found = GaussNewtonStatistics(loss=0.5, losses={"interior": 0.5}).scalars()

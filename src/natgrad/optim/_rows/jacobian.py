@@ -1,4 +1,4 @@
-"""The Jacobian of all residuals as an operator: products, Gram matrices and norms, few rows alive.
+"""The Jacobian of all residuals as an operator: products, Gram matrices and norms, in chunks.
 
 Rows come in strips, one for each block and column of the residuals. Sides are named after what
 they count: `gram` is P × P, `kernel` N × N.
@@ -135,7 +135,7 @@ class Jacobian:
         return out
 
     def _row_chunks(self, length: int) -> Iterator[Tensor]:
-        """Yield rows, so many at a time, each time in the same memory."""
+        """Yield rows in chunks, which reuse the same memory."""
         buffer = self.like.new_empty(min(length, max(self.lengths)), self.shape[1])
         for strip in self.strips:
             for a in range(0, strip.n, length):
@@ -146,7 +146,7 @@ class Jacobian:
     def kernel(self, metric: Tensor | None = None) -> Tensor:
         """Return J M⁻¹ Jᵀ, `(N, N)`, for a diagonal metric M; the identity without.
 
-        Fewer than N² numbers are alive besides. Under the identity, parameters with long rows and
+        Fewer than N² more numbers are in memory. For the identity, parameters with long rows and
         few factors contribute products of inner products and never form a row.
         """
         n = self.shape[0]

@@ -75,7 +75,7 @@ def _is_plain(layer: Module) -> bool:
 
 @contextmanager
 def recorded(layers: Mapping[str, Module], tape: Tape) -> Iterator[None]:
-    """Let layers write their products on a tape, for the time of a `with` block."""
+    """Let layers write their products on a tape inside a `with` block."""
 
     def forward(layer: Module, key: int) -> Callable[[Tensor], Tensor]:
         product, plain = _PRODUCTS[type(layer)], layer.forward

@@ -1,6 +1,6 @@
-"""Two functions that differentiate into each other, and the tape that they write.
+"""Two functions, each the derivative of the other, and the tape on which they record.
 
-A weight matrix W enters a network as x ↦ x Wᵀ and its derivatives as g ↦ g W. The derivative of
+A weight matrix W appears in networks as x ↦ x Wᵀ, and in derivatives as g ↦ g W. The derivative of
 the first is the second and vice versa, however often a residual differentiates. In the last pass
 backward, from the sum of all residuals, the row of sample n in W is Σ e xᵀ over the pairs (e, x)
 that meet at W; recording them costs no more than that pass.

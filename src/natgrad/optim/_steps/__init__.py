@@ -1,1 +1,1 @@
-"""What becomes of a direction: lengths that are learned or measured, averages of the weights."""
+"""Steps along a direction: learned or measured lengths, averages of the weights."""

@@ -1,4 +1,4 @@
-"""Copies of the weights: their average along the way, and what a step may go back to."""
+"""The average of the weights along a run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ class WeightAverage:
     """θ̄ ← θ̄ + (a/(k + a)) (θ − θ̄) after step k: an average over the last part of the run.
 
     The weights of past steps grow like k^{a−1}, so that about the last 1/a of all steps counts,
-    whenever one looks (Shamir and Zhang 2013). It takes the noise out of the last weights without
-    a schedule that knows the length of the run. Buffers with fractions, such as the running
-    averages of batch normalization, follow it.
+    at any time (Shamir and Zhang 2013). It removes noise from the last weights without
+    a schedule that depends on the length of the run. Floating-point buffers, such as the running
+    averages of batch normalization, are averaged, too.
 
     Args:
         params: The parameters, and buffers that follow them.
@@ -37,7 +37,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, params: Sequence[Tensor]) -> None:
-        """Blend in the present weights."""
+        """Add the present weights to the average."""
         self.steps += 1
         weight = self.exponent / (self.steps + self.exponent)
         torch._foreach_lerp_(self.values, list(params), weight)
@@ -55,7 +55,7 @@ class WeightAverage:
         return {"steps": self.steps, "values": dict(zip(names, self.values, strict=True))}
 
     def check_state(self, state: Any, where: str, names: Sequence[str]) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("steps", "values"))
         integer(state["steps"], f"{where}.steps", low=0)
         saved = entries(state["values"], f"{where}.values", names)
@@ -69,7 +69,7 @@ class WeightAverage:
             )
 
     def load_state_dict(self, state: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         self.steps = state["steps"]
         with torch.no_grad():
             for name, value in zip(names, self.values, strict=True):

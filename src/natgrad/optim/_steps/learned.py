@@ -1,4 +1,4 @@
-"""Lengths that are learned from step to step, one for each block."""
+"""Lengths that are learned from step to step, one per block."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ from natgrad.optim._states import entries, real
 from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.step_length import Learned
 
-# Batches of fewer samples do not tell whether a step raised the loss; weight of the latest loss in
-# the average that they are compared with.
+# Smaller batches do not show whether a step raised the loss; weight of the latest loss in
+# the average with which losses are compared.
 _FEW, _LATEST = 8, 0.1
 
 
@@ -28,8 +28,8 @@ class Trace:
     Attributes:
         params: Its parameters.
         tensors: Its direction.
-        slope: Slope of the loss along it, by the gradient that it was made of.
-        gain: Weight of what is learned from it.
+        slope: Slope of the loss along it, from the gradient that gave the direction.
+        gain: Weight of the next change of log η.
         bound: Whether it was shorter than η, so that η may only fall.
         rate: How far along the direction the step went.
     """
@@ -43,7 +43,7 @@ class Trace:
 
 
 class Lengths:
-    """One length η for each block, which grows while slope is left along the last step.
+    """One length η per block, which grows while slope is left along the last step.
 
     After a step along d the next gradient g has the slope gᵀd. With h the ratio of this slope to
     the one that the step began with, log η += rate · h, |h| ≤ 1: h > 0 says that the step ended
@@ -51,7 +51,7 @@ class Lengths:
     mistake the noise of a batch for a slope.
 
     Args:
-        rule: The numbers.
+        rule: The constants.
         blocks: Names of the blocks.
 
     Attributes:
@@ -69,13 +69,13 @@ class Lengths:
     def raised(self, loss: float | None, n: int, reject: float) -> bool:
         """Return whether the last step must be undone, by the loss of the batch after it.
 
-        That is so if this loss is more than a fraction `reject`, and more than four times their
+        It is if this loss is more than a fraction `reject`, and more than four times their
         mean distance, above the average of the last ten. The loss joins the average, so that
-        batches which are hard by themselves are soon taken as they are.
+        batches with a higher loss are soon accepted.
 
         Args:
             loss: The average loss of the batch, if it is known.
-            n: How many samples it has; few say nothing.
+            n: Number of samples; small batches are not judged.
             reject: A fraction; infinity keeps every step.
         """
         if loss is None or n < _FEW:
@@ -89,7 +89,7 @@ class Lengths:
         return raised
 
     def learn(self, batch: Batch) -> None:
-        """Change every η by what the gradients of this batch say about the last step."""
+        """Update every η from the slopes of this batch along the last step."""
         names, found = [], []
         for name, last in self._last.items():
             pairs = zip(last.params, last.tensors, strict=True)
@@ -112,10 +112,10 @@ class Lengths:
         self.values[name] = min(max(value, self.rule.floor), self.rule.ceiling)
 
     def apply(self, direction: Direction) -> None:
-        """Give every part of a direction its length: η times its norm, but at most all of d.
+        """Scale every part of a direction to its length: η times its norm, but at most d itself.
 
         The bound is that of a Newton step: where the loss and its curvature vanish together, as
-        when all labels are fitted, d itself tells how far there is something to gain.
+        when all labels are fitted, d itself limits how far the loss can decrease.
         """
         self._bound = set()
         shares = []
@@ -132,7 +132,7 @@ class Lengths:
     def remember(
         self, direction: Direction, rate: float, own: Mapping[Tensor, float] | None
     ) -> None:
-        """Keep the direction of a step, to learn from it at the next.
+        """Keep the direction of a step, to update η at the next step.
 
         Args:
             direction: d, after `apply`.
@@ -141,7 +141,7 @@ class Lengths:
         """
         for part in direction.parts:
             largest = rate * (1.0 if own is None else max(own[p] for p in part.params))
-            # A rate below one half is a schedule's, whose end must not be made up for.
+            # A rate below one half belongs to a schedule; η must not compensate for it.
             gain = max(0.0, min(1.0, 2 * largest - 1))
             bound = part.name in self._bound
             self._last[part.name] = Trace(part.params, part.dense(), part.slope, gain, bound, rate)
@@ -155,7 +155,7 @@ class Lengths:
         groups: Sequence[Mapping[str, Any]],
         seen: StepStatistics,
     ) -> None:
-        """Step along a direction that has its lengths, and note what is known of it.
+        """Step along a scaled direction, and fill in the statistics.
 
         Args:
             direction: d, after `apply`.
@@ -167,7 +167,7 @@ class Lengths:
         self.remember(direction, rate, own)
         direction.move(rate)
         decay(groups, {p: self.values[x.name] for x in direction.parts for p in x.params})
-        # At the minimum along a direction half of its slope has been won.
+        # The decrease at the minimum along a direction is half of the slope times the step.
         seen.predicted, seen.share = rate * direction.slope / 2, 1.0
         logs = [math.log(self.values[part.name]) for part in direction.parts]
         seen.length = rate * math.exp(sum(logs) / len(logs)) if logs else 0.0
@@ -176,7 +176,7 @@ class Lengths:
             seen.notes = ["the loss is not known, so no step is undone: pass a closure to step()"]
 
     def undo(self) -> None:
-        """Go back to before the last step, up to rounding and weight decay; halve all lengths."""
+        """Undo the last step, up to rounding and weight decay, and halve all lengths."""
         for last in self._last.values():
             torch._foreach_add_(last.params, last.tensors, alpha=last.rate)
         for name, value in self.values.items():
@@ -200,7 +200,7 @@ class Lengths:
         return {"values": dict(self.values), "last": last, "tensors": tensors, "losses": losses}
 
     def check_state(self, state: Any, where: str, names: Mapping[Tensor, str]) -> None:
-        """Raise unless a state can be loaded."""
+        """Raise unless the state can be loaded."""
         entries(state, where, ("values", "last", "tensors", "losses"))
         losses = entries(state["losses"], f"{where}.losses", ("mean", "spread", "batches"))
         real(losses["mean"], f"{where}.losses.mean")
@@ -235,7 +235,7 @@ class Lengths:
             raise InvalidInputError(f"{where}.last lacks the block of {free[0]!r}.")
 
     def load_state_dict(self, state: Mapping[str, Any], names: Mapping[Tensor, str]) -> None:
-        """Take a checked state."""
+        """Load a checked state."""
         kept = {name: p for p, name in names.items()}
         self.values, losses = dict(state["values"]), state["losses"]
         self._loss, self._spread = losses["mean"], losses["spread"]

@@ -1,4 +1,4 @@
-"""Steps whose length is measured along the direction, and verified now and then."""
+"""Steps whose length is measured along the direction; some of them are verified."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ Marks = list[tuple[str, float]]
 
 
 class Measured:
-    """Takes steps of measured length, and takes back those that raise the loss.
+    """Takes steps of measured length, and undoes those that raise the loss.
 
     Args:
         ruler: Measures lengths, and what a step achieved.
@@ -44,14 +44,14 @@ class Measured:
         seen: StepStatistics,
         marks: Marks,
     ) -> None:
-        """Step along a direction, and note what was seen.
+        """Step along a direction, and fill in the statistics.
 
         Args:
             batch: The batch.
             direction: The direction.
             rate: Factor on the length.
-            momentum: The average that the direction was made of, if any.
-            past: The average that knows what lengths are usual, if any.
+            momentum: The average from which the direction was computed, if any.
+            past: The average that holds past lengths, if any.
             groups: Of parameters, for their weight decay.
             closure: Computes a custom loss again.
             seen: What is known of this step; the rest is filled in.

@@ -14,9 +14,9 @@ from natgrad.optim._direction import Direction, Part
 from natgrad.optim.statistics import Verdict
 from natgrad.optim.step_length import UNMEASURED, UNVERIFIED, Closure, Measured, QuadraticModel
 
-# Part of its length that a step of a single sample takes. All of it would fit the sample, and undo
-# what others have asked for: from some starts the loss then grows a hundredfold, with ½ to ⅕ of it
-# from none.
+# Fraction of the length that a step of a single sample takes. The full length would fit the sample
+# and undo earlier steps: from some starts the loss then grows a hundredfold, with fractions of ½
+# to ⅕ from none.
 _SINGLE = 1 / 3
 
 
@@ -41,7 +41,7 @@ class Ruler:
     """Measures along a direction by running the model again on the batch.
 
     Args:
-        rule: Which length.
+        rule: The step-length rule.
         custom: Whether the loss is not the likelihood itself.
 
     Attributes:
@@ -63,18 +63,18 @@ class Ruler:
         verified: bool,
         usual: Callable[[float], float] | None,
     ) -> Length:
-        """Return the length of a step; the direction's `disturbed` parameters may have moved.
+        """Return the length of a step; the direction's `disturbed` parameters may have changed.
 
-        `rate` is the factor on the length that the model asks for, `loss` the average loss if it is
-        known; a step is `verified` if the loss will be measured after it. `usual` shortens α to
-        what is usual. `PerLayer` rescales the parts of the direction.
+        `rate` is the factor on the length that minimizes the model, `loss` the average loss if
+        it is known. A step is `verified` if the loss will be measured after it. `usual` shortens α
+        to its average. `PerLayer` rescales the parts of the direction.
 
         Raises:
             NonFiniteError: If the predicted decrease is not a number.
         """
         notes = []
         measures = self.rule._measures and direction.slope > 0
-        # Whether outputs can be reproduced can only be found out before the step.
+        # Whether outputs can be reproduced can only be tested before the step.
         holds = (verified or measures) and self.reproduction.holds(batch)
         if holds or not measures:
             model = self.rule._model(self, batch, direction, damping)
@@ -93,8 +93,8 @@ class Ruler:
             )
         measured = not verified and not self.custom and model.pieces is not None
         if measured and loss is not None and not 0 <= predicted <= loss:
-            # More than the whole loss is predicted for a gradient far from what the factors have
-            # seen, and an increase where an average of gradients has little to do with this one.
+            # A gradient very different from those behind the factors predicts more than the whole
+            # loss. An average of gradients that differs much from this one predicts an increase.
             shorter = model.shorten(value, loss if loss > 0 else math.inf)
             if shorter < value:
                 kind = "an increase" if predicted < 0 else "a decrease of more than the whole loss"
@@ -141,7 +141,7 @@ class Ruler:
         closure: Closure | None,
         params: Sequence[Tensor],
     ) -> tuple[float, float] | None:
-        """Return the loss before the step and now, on the samples that the model is about."""
+        """Return the loss before the step and now, on the samples of the quadratic model."""
         if self.custom:
             if closure is None or loss is None:
                 return None
@@ -158,7 +158,7 @@ class Ruler:
         return [_square(piece.call.likelihood, piece.output) for piece in pieces]
 
     def epsilon(self, direction: Direction | Part, pieces: Sequence[Piece], size: float) -> float:
-        """Return how far to go along d for difference quotients of the outputs.
+        """Return the step ε along d for difference quotients of the outputs.
 
         ε moves the outputs by 10 √eps of their own size, or of their velocity if that is larger, in
         the likelihood's metric, where the blocks expect a squared velocity of gᵀd: small enough to
@@ -184,7 +184,7 @@ class Ruler:
         damping: float,
         epsilon: float,
     ) -> QuadraticModel:
-        """Return the model over pieces, whose outputs at θ the training pass has left."""
+        """Return the quadratic model over pieces; the training pass has computed their outputs."""
         bends, slopes = [], []
         found = self.velocities(direction, pieces, epsilon)
         for piece, velocity in zip(pieces, found, strict=True):
@@ -214,5 +214,5 @@ class Ruler:
 
 def _square(likelihood: Likelihood, f: Tensor) -> float:
     """Return Σ fᵀFf over the outputs of a call."""
-    # Rounding, where labels are nearly certain, may leave less than nothing.
+    # If labels are nearly certain, rounding may give a negative value.
     return max(0.0, float((f * likelihood.fisher_product(f, f)).sum()))

@@ -1,4 +1,4 @@
-"""The shares of single layers in a step, from their second derivatives with each other."""
+"""The share of each layer in a step, from the second derivatives between layers."""
 
 import math
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""Separators of two classes: each optimizer and the certified limit that it tends to."""
+"""Separators of two classes: each optimizer and its certified limit."""

@@ -24,7 +24,7 @@ from natgrad.parametrizations import Direct
 from natgrad.stopping import steps_reached
 
 KFAC_DAMPING = 0.1
-END = 300.0  # of natural descents, in their own time: margins of some hundreds
+END = 300.0  # of natural descents, in their own time: margins of a few hundred
 KFAC_END = 1500.0  # likewise; past margins of 700 its factors underflow
 
 LIMITS = ("ℓ1 margin", "ℓ2 margin", "ℓ∞ margin", "K-FAC metric", "vertex")
@@ -32,9 +32,9 @@ POWERS = (1.0, 2.0, math.inf)
 
 
 class Method(NamedTuple):
-    """An optimizer: its steps for a number of them, the limit it should tend to, its samples.
+    """An optimizer: its step rule given the number of steps, its expected limit, its batches.
 
-    No limit means that none is known in closed form: the cell is undecided.
+    No limit means that none is known in closed form; the cell is then undecided.
     """
 
     rule: Callable[[int], StepRule]
@@ -166,7 +166,7 @@ def descent(config: Descent) -> Result:
     best = [limit.value for limit in ends[:3]]
     fractions = [margin(path[1:], x, y, p) / b for p, b in zip(POWERS, best, strict=True)]
     turned = [angle(path[1:], limit.solution) for limit in ends]
-    # From zero there is no direction yet: the first saved state stands in for it.
+    # Zero has no direction, so the first saved state replaces it.
     weights = torch.stack([gradient_weights(Bernoulli(), x @ b, y) for b in path]).mean(0)
     own = [certify(path[-1], weights, x, y, p).fraction for p in POWERS]
     unit = path[1:] / path[1:].norm(dim=1, keepdim=True)

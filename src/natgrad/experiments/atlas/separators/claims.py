@@ -1,4 +1,4 @@
-"""Claims of the literature on separators, judged, and what we chose."""
+"""Tests of claims of the literature on separators, and our choices."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _STEEPEST = {"coordinate descent": 0, "normalized gradient": 1, "sign descent": 
 
 
 def claims(config: Separators, arrays: Arrays) -> Sequence[Claim]:
-    """Return what the ends of the paths say; n is the number of data sets."""
+    """Return claims about the ends of the paths; n is the number of data sets."""
     names, n = list(METHODS), len(config.seeds)
     last = arrays["fractions"][:, :, -1]
     ends = arrays["angles"][:, :, -1]
@@ -117,7 +117,7 @@ def claims(config: Separators, arrays: Arrays) -> Sequence[Claim]:
 
 
 def departures(config: Separators, arrays: Arrays) -> Sequence[str]:
-    """Return what we chose."""
+    """Return our choices."""
     return [
         "Features have scales from 0.3 to 3, so that the margins in different norms are different "
         "separators. Steps of steepest descents and Adam shorten like k^{−1/2}, as the theorems "

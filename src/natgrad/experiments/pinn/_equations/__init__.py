@@ -1,1 +1,1 @@
-"""Equations with their solutions: points, residuals, and the truth to compare with."""
+"""Equations with their solutions: points, residuals, and reference solutions."""

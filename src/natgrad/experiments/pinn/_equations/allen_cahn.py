@@ -1,4 +1,4 @@
-"""The Allen–Cahn equation, whose solution grows sharp fronts."""
+"""The Allen–Cahn equation, whose solution develops sharp fronts."""
 
 import math
 from functools import cache
@@ -25,11 +25,11 @@ _MODES, _STEPS = 512, 4000
 class AllenCahn(Equation):
     """u_t = 1e-4 u_xx + 5 (u − u³), x in [−1, 1] periodic, t in [0, 1], u = x² cos πx at t = 0.
 
-    The network reads (cos πx, sin πx, t) and stands for u = s(x, t) + t N, so that start and period
-    are right by construction. With d = 1 − |x| the start is −(1 − d)² cos πd, whose slope jumps at
-    d = 0. u loses this jump at once, so s is the start with √(d² + 4e-4 t) in place of d.
+    The network N takes (cos πx, sin πx, t), and u = s(x, t) + t N, so initial value and period
+    are exact by construction. With d = 1 − |x|, u is −(1 − d)² cos πd at t = 0. Its slope jumps at
+    d = 0. u loses this jump at once, so s is the initial value with √(d² + 4e-4 t) in place of d.
 
-    The truth is a Fourier method with 512 modes and fourth-order exponential steps (Cox and
+    The reference is a Fourier method with 512 modes and fourth-order exponential steps (Cox and
     Matthews; Kassam and Trefethen).
     """
 

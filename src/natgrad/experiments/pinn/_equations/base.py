@@ -1,4 +1,4 @@
-"""What an equation must say to be solved by a network."""
+"""The interface of equations that networks solve."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -18,7 +18,7 @@ class Equation(ABC):
 
     Attributes:
         features: Number of inputs of the network.
-        weights: Of the blocks of residuals, where they are not one.
+        weights: Weights of the blocks of residuals, if they are not one.
         coefficients: Unknown numbers to find, with their true values.
     """
 
@@ -26,21 +26,21 @@ class Equation(ABC):
     weights: dict[str, float] = {}  # noqa: RUF012
 
     def field(self, net: Module, x: Tensor) -> Tensor:
-        """Return the solution that a network stands for at points `(n, d)`, shape `(n,)`."""
+        """Return the approximate solution of a network at points `(n, d)`, shape `(n,)`."""
         out: Tensor = net(x)[:, 0]
         return out
 
     @abstractmethod
     def fixed(self, size: int) -> Points:
-        """Return points on a grid, `size` per axis, or as many if drawn."""
+        """Return points on a grid, `size` per axis, or `size` drawn points."""
 
     @abstractmethod
     def drawn(self, size: int, generator: torch.Generator) -> Points:
-        """Return as many points, drawn uniformly."""
+        """Return the given number of points, drawn uniformly."""
 
     @abstractmethod
     def residuals(self, net: Module, points: Points) -> dict[str, Tensor]:
-        """Return what should be zero, by block."""
+        """Return the residuals, by block."""
 
     @abstractmethod
     def truth(self, x: Tensor) -> Tensor:
@@ -48,10 +48,10 @@ class Equation(ABC):
 
     @abstractmethod
     def judged(self) -> Tensor:
-        """Return the points on which errors are measured; no fit sees them."""
+        """Return the points on which errors are measured; no fit uses them."""
 
     def blocks(self, net: Module, points: Points) -> dict[str, Any]:
-        """Return residuals with their weights, as `GaussNewton` takes them."""
+        """Return residuals with their weights, in the form that `GaussNewton` accepts."""
         found = self.residuals(net, points)
         return {name: (r, self.weights.get(name, 1.0)) for name, r in found.items()}
 
@@ -80,5 +80,5 @@ def uniform(n: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def middles(n: int) -> Tensor:
-    """Return the middles of n equal parts of [0, 1]."""
+    """Return the midpoints of n equal parts of [0, 1]."""
     return (torch.arange(n, dtype=torch.float64) + 0.5) / n

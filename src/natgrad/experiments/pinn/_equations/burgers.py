@@ -22,8 +22,8 @@ __all__ = ["Burgers"]
 class Burgers(Equation):
     """u_t + u u_x = ν u_xx on [−1, 1] × [0, 1], u = −sin πx at t = 0 and 0 at both ends.
 
-    ν = 0.01/π. The network stands for u = −sin πx + t (1 − x²) N(x, t), which has the right sides
-    by construction. The truth is that of Cole and Hopf, by Gauss–Hermite quadrature.
+    ν = 0.01/π. With the network N, u = −sin πx + t (1 − x²) N(x, t) has the right boundary values
+    by construction. The reference is the Cole–Hopf solution, by Gauss–Hermite quadrature.
     """
 
     viscosity = 0.01 / math.pi

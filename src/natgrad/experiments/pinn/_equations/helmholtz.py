@@ -1,4 +1,4 @@
-"""Helmholtz' equation on the unit square."""
+"""The Helmholtz equation on the unit square."""
 
 import math
 
@@ -15,7 +15,7 @@ __all__ = ["Helmholtz"]
 class Helmholtz(Poisson):
     """Δu + k²u = f on [0, 1]² with u = 0 on the sides, k = 4π; u = sin πx sin 4πy.
 
-    k² is no eigenvalue of −Δ here (those are π²(m² + n²) with m, n ≥ 1), so u is unique.
+    k² is not an eigenvalue of −Δ here (those are π²(m² + n²) with m, n ≥ 1), so u is unique.
     """
 
     wavenumber = 4 * math.pi

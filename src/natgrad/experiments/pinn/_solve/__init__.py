@@ -1,1 +1,1 @@
-"""One fit of one equation, and what all figures of equations share."""
+"""One fit of one equation, and the code that all figures of equations share."""

@@ -1,4 +1,4 @@
-"""One fit of one equation by `GaussNewton`: error, loss and what it said, step by step."""
+"""One fit of one equation by `GaussNewton`: error, loss and warnings, step by step."""
 
 import time
 import warnings
@@ -39,16 +39,16 @@ class Fit:
     """One fit.
 
     Attributes:
-        equation: Which.
+        equation: Name of the equation.
         widths: Hidden layers.
         init: The initialization.
-        seed: Of the initialization, and of drawn points.
+        seed: Seed of the initialization and of drawn points.
         steps: Trial steps.
         size: Points per axis if fixed, their number if drawn.
         drawn: Whether new points are drawn before every step.
-        momentum: Of the optimizer.
+        momentum: Momentum of the optimizer.
         every: Steps between measurements of the error.
-        picture: Whether the solution on the judged points is kept.
+        picture: Whether the solution on the judged points is stored.
     """
 
     equation: Name
@@ -64,7 +64,7 @@ class Fit:
 
 
 def fit(config: Fit) -> Result:
-    """Return errors and losses along the way, CPU seconds, and whether aliasing was announced."""
+    """Return errors and losses of the steps, CPU seconds, and whether aliasing was reported."""
     equation = EQUATIONS[config.equation]()
     net = network(equation.features, config.widths, config.init, config.seed)
     source = torch.Generator().manual_seed(1000 + config.seed)

@@ -1,4 +1,4 @@
-"""The same fits by other methods, for as much CPU time as they are given."""
+"""The same fits by other methods, for a given CPU time."""
 
 import math
 import time
@@ -22,7 +22,7 @@ PEERS: tuple[Peer, ...] = ("scipy", "lbfgs", "adam")
 
 
 def by_peer(peer: Peer, equation: Equation, net: Module, points: Points, seconds: float) -> None:
-    """Train the network for so many CPU seconds."""
+    """Train the network for this number of CPU seconds."""
     methods: dict[Peer, Callable[..., None]] = {"scipy": _scipy, "lbfgs": _lbfgs, "adam": _adam}
     methods[peer](equation, net, points, time.process_time() + seconds)
 

@@ -1,4 +1,4 @@
-"""What configs say about fits; imports nothing heavy."""
+"""Shared options of the configs; this module imports nothing heavy."""
 
 from typing import Literal
 

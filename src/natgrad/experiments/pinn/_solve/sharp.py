@@ -1,4 +1,4 @@
-"""Figures of equations with sharp fronts: points drawn anew at every step against fixed ones."""
+"""Figures of equations with sharp fronts: new points at every step against fixed points."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ __all__ = ["Sharp", "claims", "compute", "departures", "draw"]
 
 
 class Sharp(Protocol):
-    """What the configs of these figures have in common."""
+    """The options that the configs of these figures share."""
 
     @property
     def seeds(self) -> int: ...
@@ -76,7 +76,7 @@ def compute(equation: Name, config: Sharp, sweep: Sweep) -> Arrays:
 def claims(
     config: Sharp, arrays: Arrays, bound: float, presets: tuple[str, ...]
 ) -> Sequence[Claim]:
-    """Return what drawn and fixed points give."""
+    """Return the claims about drawn and fixed points."""
     return [
         Claim(
             id="drawn",

@@ -20,7 +20,7 @@ _LABELS = {"torch": "torch's", "normal": "0.1·N(0, 1)", "xavier": "Xavier's"}
 
 
 class Smooth(Protocol):
-    """What the configs of these figures have in common."""
+    """The options that the configs of these figures share."""
 
     @property
     def seeds(self) -> int: ...

@@ -19,7 +19,7 @@ from natgrad.optim import GaussNewton
 
 START = 1.0
 """κ before the first step."""
-# Weight of the equation and its sides over that of the data: they hold exactly, data do not.
+# Weight of the equation and its boundary relative to the data: they are exact, the data are not.
 _EXACT = 100.0
 
 
@@ -48,11 +48,11 @@ class Recovery:
     """One fit of u and κ.
 
     Attributes:
-        seed: Of the network, the observed points and their noise.
-        noise: Standard deviation.
+        seed: Seed of the network, the observed points and their noise.
+        noise: Standard deviation of the noise.
         width: Hidden units.
         size: Points per axis for the equation.
-        observed: Observations.
+        observed: Number of observations.
         steps: Trial steps.
     """
 
@@ -65,7 +65,7 @@ class Recovery:
 
 
 def recover(config: Recovery) -> Result:
-    """Return κ after each step, and the standard deviation that no unbiased estimate can beat.
+    """Return κ after each step, and the least standard deviation of an unbiased estimate.
 
     The bound is that of Cramér and Rao for the one unknown κ: σ / |∂u/∂κ| at the observed points,
     with ∂u/∂κ = −π² t u.

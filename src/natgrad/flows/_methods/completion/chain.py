@@ -1,4 +1,4 @@
-"""The factors of a completed matrix in one vector, and their gradient written out."""
+"""The factors of a completed matrix in one vector, and their explicit gradient."""
 
 from itertools import pairwise
 
@@ -31,7 +31,7 @@ class Chain:
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def field(self, state: Tensor, out: Tensor) -> None:
-        """Write −∇L(state), leaving the residual at state behind."""
+        """Write −∇L(state), and keep the residual at this state."""
         w, g = self.split(state), self.split(out)
         if len(w) == 1:  # β = W₁ = W₁ · I
             self.residual.update(w[0], self._eye)

@@ -1,8 +1,8 @@
-"""Gradient flow of deep matrix completion, with gradients written out.
+"""Gradient flow of deep matrix completion, with explicit gradients.
 
-Loss ½ Σ (β − y)² over observed entries, β = W₁⋯W_L. Factors live in one buffer, gradients and
-stages are written in place, and a step's error is measured layer by layer against the layer's norm:
-factors that start at 1e-9 escape their saddle at the accuracy of those that start at one.
+Loss ½ Σ (β − y)² over observed entries, β = W₁⋯W_L. Factors are in one buffer, gradients and
+stages are written in place. The error of a step is measured per layer, relative to its norm:
+factors that start at 1e-9 leave their saddle as accurately as factors that start at one.
 """
 
 import math
@@ -42,8 +42,8 @@ def completion_flow(
 
     L = ½ Σ (β − y)² over the observed entries of β = W₁⋯W_L. WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ is conserved.
 
-    Runge–Kutta–Chebyshev of second order in the dtype of the factors. At rtol = 1e-2 float32
-    serves: on 100 × 100 problems test errors agree with float64 at 1e-4 to a few per cent where
+    Runge–Kutta–Chebyshev of second order in the dtype of the factors. At rtol = 1e-2 float32 is
+    enough: on 100 × 100 problems test errors agree with float64 at 1e-4 to a few percent if
     the flow itself is not chaotic (see the tests). Below rtol = 1e-4 use float64.
 
     Args:
@@ -53,15 +53,15 @@ def completion_flow(
         train_error: Stop at this mean squared error on them.
         until: Stop at this time.
         rtol: Error of a step, relative to each layer's norm.
-        max_evaluations: Give up (status stalled) after so many gradients.
+        max_evaluations: Give up (status stalled) after this number of gradients.
         record: Diagnostics to save at every step, by name: functions of the factors. Without any,
             only the last state is saved.
         watch: Called with time and factors after every step; the flow ends when it returns True.
-            The factors are views: copy what should be kept.
+            The factors are views: copy them to keep them.
 
     Returns:
         The trajectory; its losses are ½ Σ (β − y)². `recorded["radius"]` is the largest spectral
-        radius of the flow's Jacobian met so far: descent with fixed steps is stable below 2/radius.
+        radius of the flow's Jacobian so far: descent with fixed steps is stable below 2/radius.
 
     Raises:
         InvalidInputError: If factors, positions or values do not fit together.
@@ -147,7 +147,7 @@ class _Stepper:
         self.first_loss = 0.5 * chain.residual.sum_of_squares()
         self.largest_radius = 0.0
         self._update_radius()
-        # The speed, relative to the state, bounds the first step; the error does afterwards.
+        # The speed relative to the state limits the first step; the error limits later ones.
         speed = float((chain.norms(self._f) / chain.norms(self._y)).max())
         self._h = min(1 / max(self._radius.value, 1e-300), 0.1 / max(speed, 1e-300))
         self._last: tuple[float, float] | None = None
@@ -190,7 +190,7 @@ class _Stepper:
         return None
 
     def _try(self, h: float) -> tuple[Tensor, Tensor]:
-        """Return the state after h and −∇L there; both are work space."""
+        """Return the state after h and −∇L there; both are reused buffers."""
         s = max(2, stages(h, self._radius.value))
         k = coefficients(s)
         before, now, f = self._work
@@ -217,7 +217,7 @@ class _Stepper:
         plain: float = max(error, 1e-8) ** (-1 / 3)
         if self._last is None:
             return 0.8 * min(6.0, max(0.1, plain))
-        # Errors that rise from step to step will go on rising: a saddle is being left.
+        # Errors that rise from step to step will keep rising: the flow is leaving a saddle.
         previous, length = self._last
         predicted = plain * (h / length) * math.cbrt(max(previous, 1e-8) / max(error, 1e-8))
         return 0.8 * min(6.0, max(0.1, min(plain, predicted)))

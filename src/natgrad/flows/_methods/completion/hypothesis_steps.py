@@ -1,11 +1,11 @@
-"""Natural descent of matrix completion with the step controlled where it matters: on β.
+"""Natural descent of matrix completion, with steps controlled by their effect on β.
 
 With the Fisher over all entries the natural velocity of β is G = (values − β) on the observed
 entries and zero elsewhere ([KMH21] §4): β(t) = β(0) + (1 − e^{−t}) G(0), a straight line. A finite
-step in the factors leaves that line by its products of increments. A step of length η counts as
-taken when ‖Δβ − ηG‖ ≤ tolerance · η‖G‖: Newton corrections through the same lift bring β back to
-the line, and η is halved where they do not. On the line a step of η takes the time −log(1 − η) of
-the flow, so that one last step of η = 1 ends at the limit.
+step in the factors leaves that line, because of products of increments. A step of length η is
+accepted if ‖Δβ − ηG‖ ≤ tolerance · η‖G‖. Newton corrections through the same lift bring β back to
+the line, and η is halved if they do not. On the line a step of η takes the time −log(1 − η) of
+the flow, so a last step of η = 1 ends at the limit.
 """
 
 import math
@@ -43,13 +43,13 @@ def natural_completion(
     train_error: float = 1e-12,
     max_steps: int = 10_000,
 ) -> Trajectory[Factors]:
-    """Descend along natural directions (Fisher over all entries), β kept on its straight line.
+    """Descend along natural directions (Fisher over all entries), with β on its straight line.
 
-    β(t) = β(0) + (1 − e^{−t}) G with G the first residual on the observed entries, zero elsewhere:
+    β(t) = β(0) + (1 − e^{−t}) G, where G is the first residual on the observed entries, else zero:
     unobserved entries are conserved and, by the minimum norm, WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ.
 
-    Works from the small Gaussian factors people start from, with the minimum norm. An equal share
-    needs invertible factors throughout: det β vanishes somewhere on the line from most starts, the
+    The minimum norm works from the usual small Gaussian factors. An equal share
+    needs invertible factors throughout. From most starts det β vanishes somewhere on the line, the
     factors cannot follow, and the trajectory ends there with status singular and the time.
 
     Args:
@@ -58,9 +58,9 @@ def natural_completion(
         values: Their values, shape `(n,)`.
         selection: Which natural direction of the factors.
         step: Longest step η, at most 1.
-        tolerance: ‖Δβ − ηG‖ / (η‖G‖) of a step that counts as taken.
+        tolerance: Largest ‖Δβ − ηG‖ / (η‖G‖) of an accepted step.
         train_error: Stop at this mean squared error on the observed entries.
-        max_steps: Give up (status stalled) after so many steps.
+        max_steps: Give up (status stalled) after this number of steps.
 
     Returns:
         The trajectory, every step saved; time is that of natural gradient flow. Its
@@ -98,10 +98,10 @@ class LineFollower:
     """Factors that follow a line of β.
 
     Attributes:
-        factors: Where they are.
-        wall: The time at which they cannot go on.
-        lifts: Directions lifted so far.
-        floor: Deviation from the line, relative to β, that always counts as none.
+        factors: The present factors.
+        wall: The time beyond which they cannot continue.
+        lifts: Number of directions lifted so far.
+        floor: Deviation from the line, relative to β, that counts as zero.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class LineFollower:
         return self.deviation / length if length else 0.0
 
     def follow(self, longest: float, train_error: float, max_steps: int) -> Trajectory[Factors]:
-        """Step until the entries fit, the factors cannot go on, or patience ends."""
+        """Step until the entries fit, the factors cannot continue, or the steps run out."""
         began, steps, t = time.perf_counter(), 0, 0.0
         eta = min(longest, self.first_step())
         smallest = WALL * eta
@@ -191,7 +191,7 @@ class LineFollower:
         return 0.5 * min(ratios, default=2.0)
 
     def step(self, eta: float, smallest: float) -> float | None:
-        """Take the longest step up to η that β survives; return its length, or None."""
+        """Take the longest step up to η that keeps β on the line; return its length, or None."""
         beta, velocity = self._velocity()
         v = self._lift(self.factors, velocity)
         while v is not None and eta >= smallest:
@@ -234,8 +234,8 @@ class LineFollower:
     def _wall(self) -> float:
         """Return the time at which β, on its line, loses a rank that several layers share.
 
-        Two layers that both move must stay invertible; one that moves alone, or the minimum norm,
-        passes det β = 0 unharmed.
+        Two layers that both move must stay invertible. A layer that moves alone, or the min norm,
+        passes det β = 0 without a problem.
         """
         rows, columns = self.start.shape
         sharing = 0 if self.shares is None else sum(share != 0 for share in self.shares)

@@ -13,12 +13,12 @@ from natgrad.flows._recorder import Reached
 from natgrad.parametrizations.base import P, leaves
 from natgrad.stopping import Status
 
-_LONGEST = 0.5  # of what is left of the line, per step: rules are asked in between
-_ACCURACY = 1e-2  # of rtol: how far a step may leave the line
+_LONGEST = 0.5  # fraction of the remaining line per step: stopping rules are checked in between
+_ACCURACY = 1e-2  # times rtol: how far a step may leave the line
 
 
 class LineSolver(Solver):
-    """β on its straight line, the factors after it: see `hypothesis_steps`."""
+    """β on its straight line, and factors that follow it: see `hypothesis_steps`."""
 
     name = "line"
     purpose = "natural flows of MatrixProduct under Gaussian, the Fisher over all entries, float64"
@@ -35,7 +35,7 @@ class LineSolver(Solver):
         )
 
     def why(self, problem: Problem[P], rtol: float) -> str | None:
-        """Leave the choice to the user: β is right, the factors are those of finite steps."""
+        """Return None: β is right, but the factors follow finite steps; users may choose it."""
         return None
 
     def start(
@@ -67,7 +67,7 @@ class _LinePath(Path[P], Generic[P]):
         self._before = (self.t, self._run.factors)
 
     def step(self) -> Ended | None:
-        """Take one step; return None, or why there is none."""
+        """Take one step; return None, or the reason why there is none."""
         self._before = (self.t, self._run.factors)
         if self._run.arrived():
             if math.isinf(self._end):

@@ -1,7 +1,7 @@
-"""Natural gradient flow of matrix completion, the Fisher averaged over the observed entries.
+"""Natural gradient flow of matrix completion, with the Fisher over the observed entries.
 
-[KMH21] §2.3 averages the Fisher over the training data, §4 over all entries of β. This is the
-first, on the observed entries Ω alone. Their residual decays as e^{−t} whatever the depth,
+[KMH21] §2.3 averages the Fisher over the training data, §4 over all entries of β. This module uses
+the first, on the observed entries Ω alone. Their residual decays as e^{−t} for every depth,
 but the velocity V = J_Ωᵀ z with (J_Ω J_Ωᵀ) z = residual also moves the entries that are not
 observed: this natural gradient is not trivial.
 """
@@ -38,7 +38,7 @@ def observed_natural_flow(
 ) -> Trajectory[Factors]:
     """Follow natural gradient flow with the Fisher of the observed entries until they fit.
 
-    Ẇ = −J⁺(β_Ω − y), J the Jacobian of the observed entries β_Ω: their residual decays as e^{−t}.
+    Ẇ = −J⁺(β_Ω − y), J the Jacobian of the observed entries β_Ω. The residual decays as e^{−t}.
     WᵢᵀWᵢ − Wᵢ₊₁Wᵢ₊₁ᵀ is conserved, because J⁺ maps into the range of Jᵀ.
 
     Heun's method with step control: the error of a step is measured against each layer's norm, and
@@ -51,7 +51,7 @@ def observed_natural_flow(
         values: Their values, shape `(n,)`.
         train_error: Stop at this mean squared error on them.
         rtol: Error of a step, relative to each layer's norm.
-        max_steps: Give up (status stalled) after so many steps.
+        max_steps: Give up (status stalled) after this number of steps.
 
     Returns:
         The trajectory; its only state is the last.
@@ -107,7 +107,7 @@ def observed_natural_flow(
 
 
 class ObservedFlow:
-    """Factors, their velocity, and the solution z it came from, which starts the next solve."""
+    """Factors, their velocity, and its solution z, which is the initial guess of the next solve."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class ObservedFlow:
         self._h = 0.0
 
     def start(self) -> None:
-        """Find the first velocity, and a step that moves each factor by a tenth at most."""
+        """Find the first velocity, and a step that moves each factor by at most a tenth."""
         self._v, self._z, self.loss = self._velocity(self.factors)
         speeds = _norms(self._v) / _norms(self.factors)
         self._h = min(_LONGEST, 0.1 / max(float(speeds.max()), 1e-300))

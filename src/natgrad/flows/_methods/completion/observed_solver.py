@@ -12,7 +12,7 @@ from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
 from natgrad.parametrizations.base import P, leaves
 
-_LOOSE = 1e-3  # a tighter tolerance is met sooner by the eighth order of DOP853
+_LOOSE = 1e-3  # for tighter tolerances DOP853, of order eight, is faster
 
 
 class ObservedSolver(Solver):
@@ -35,7 +35,7 @@ class ObservedSolver(Solver):
         )
 
     def why(self, problem: Problem[P], rtol: float) -> str | None:
-        """Say why it should solve a problem that needs few digits."""
+        """Return why `auto` should choose it for a problem that needs few digits."""
         loose = self.suits(problem) and rtol >= _LOOSE
         return "for natural matrix completion over observed entries" if loose else None
 

@@ -1,4 +1,4 @@
-"""The solver for gradient flow of matrix completion, its gradients written out."""
+"""The solver for gradient flow of matrix completion, with explicit gradients."""
 
 from typing import cast
 
@@ -16,7 +16,7 @@ from natgrad.parametrizations.base import P
 
 
 def is_completion(problem: Problem[P]) -> bool:
-    """Return whether this completes a matrix product under squared loss, each entry seen once."""
+    """Return whether this is completion with squared loss, each entry observed once."""
     x = problem.batch[0]
     return (
         isinstance(problem.likelihood, Gaussian)
@@ -40,7 +40,7 @@ class CompletionSolver(PairedSolver):
         return problem.is_euclidean and is_completion(problem)
 
     def why(self, problem: Problem[P], rtol: float) -> str | None:
-        """Say why it should solve what it suits."""
+        """Return why `auto` should choose it for problems that it suits."""
         return "for matrix completion" if self.suits(problem) else None
 
     def coordinates(self, problem: Problem[P], params: P) -> Coordinates[P]:

@@ -1,17 +1,17 @@
 """Gradient flow of diagonal networks on logistic loss, in dual variables.
 
 In the integral z of the gradient, coordinate by coordinate (see `dual_layers`), the flow is
-dz/dt = X̃ᵀσ(−X̃β(z))/N: its Jacobian is similar to a negative semi-definite matrix, and there is no
-saddle left to crawl past. Steps are made by Runge–Kutta–Chebyshev or, where few coordinates are
+dz/dt = X̃ᵀσ(−X̃β(z))/N. Its Jacobian is similar to a negative semi-definite matrix, and there is no
+saddle to pass slowly. Steps are taken by Runge–Kutta–Chebyshev or, if few coordinates are
 stiff, by a linearly implicit method.
 
-Time is stretched within each step, t = t₀ + θ(e^s − 1), with θ the time in which the loss's slope
-f = ⟨σ(−u)⟩ changes: once f ~ 1/t, equal steps of s are equal steps of log t.
+Time is stretched within each step, t = t₀ + θ(e^s − 1), where θ is the time in which the slope
+f = ⟨σ(−u)⟩ of the loss changes. Once f ~ 1/t, equal steps of s are equal steps of log t.
 
-Within a step only rows and columns that matter are looked at. Rows of large margins contribute
+A step computes only the rows and columns that matter. Rows of large margins contribute
 nothing to the gradient. Columns whose β hardly moves (in deep networks, nearly all) do not
-feed back on the margins: their gradients are integrated from the ends of the steps. Both are
-rechecked at the end of the step, where everything is computed in full.
+affect the margins: their gradients are integrated from the ends of the steps. Both are
+checked at the end of the step, where everything is computed in full.
 """
 
 import math
@@ -26,18 +26,18 @@ from natgrad.flows._methods.dual.layers import Layers
 from natgrad.flows._methods.steppers.rkc import local_error, rkc_step, stages
 from natgrad.flows._methods.steppers.rosenbrock import Shifted, rodas_step
 
-_NEGLIGIBLE = 1e-7  # of the gradient: rows that contribute less are left out within a step
-_FEEDBACK = 0.1  # of rtol: change of margins that columns left out may make within a step
+_NEGLIGIBLE = 1e-7  # fraction of the gradient: rows that contribute less are left out within a step
+_FEEDBACK = 0.1  # times rtol: allowed effect of omitted columns on the margins within a step
 _STABLE = 0.02  # eigenvalue times step up to which a column may be left out
-_EVEN = 0.01  # ratio of the median to the largest dβ/dz above which no column is looked at apart
-_REGATHER = 0.7  # gather anew once this fraction of what was gathered is wanted
-_IMPLICIT = 512  # shorter side up to which an implicit step may pay
-_IMBALANCE = 0.1  # error of margins after which rows that hold each other would first swing back
+_EVEN = 0.01  # ratio of the median to the largest dβ/dz above which no column is left out
+_REGATHER = 0.7  # gather again once only this fraction of the gathered entries is needed
+_IMPLICIT = 512  # shorter side up to which an implicit step may be cheaper
+_IMBALANCE = 0.1  # error of the margins at which mutually balanced rows start to oscillate
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The rows and columns that a step looks at."""
+    """The rows and columns that a step computes."""
 
     rows: Tensor  # (n,) bool
     columns: Tensor  # (d,) bool
@@ -52,7 +52,7 @@ class _Part:
         return cls(rows, columns, x[some], layers.select(columns))
 
     def serves(self, rows: Tensor, columns: Tensor) -> bool:
-        """Return whether these rows and columns are in it, and not many others."""
+        """Return whether it contains these rows and columns, and not many others."""
         if not (bool(self.rows[rows].all()) and bool(self.columns[columns].all())):
             return False
         return float(rows.sum()) * float(columns.sum()) > _REGATHER * self.x.numel()
@@ -66,9 +66,9 @@ class _Stretch(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """Where a step leads: z, the layer v, margins, gradient, and the estimate of z's error.
+    """The result of a step: z, the layer v, margins, gradient, and the error estimate of z.
 
-    The imbalance is the same error in the margins, over what is allowed, for an implicit step.
+    The imbalance is the same error in the margins over the allowed error, for an implicit step.
     """
 
     z: Tensor
@@ -174,20 +174,20 @@ class DualFlow:
         return self.layers.layers(self.layers.advance(v, between))
 
     def _stands(self, velocity: Tensor, end: float) -> bool:
-        """Return whether β would not move in the time left: a finite end, or a saddle."""
+        """Return whether β does not move in the remaining time: a finite end, or a saddle."""
         size = torch.linalg.vector_norm(self.layers.beta(self.v))
         moved = torch.linalg.vector_norm(velocity) * (end - self.t)
         return bool(moved <= 0.1 * self.rtol * size)
 
     def _is_rounding(self, sigma: Tensor) -> bool:
-        """Return whether the gradient is zero but for rounding: β is at a finite optimum."""
+        """Return whether the gradient is zero up to rounding: β is at a finite optimum."""
         each = 4 * torch.finfo(self.x.dtype).eps * self.scale * (self.x.abs().mT @ sigma)
         return bool((self._rate.abs() <= each).all())
 
     def _choose(self, sigma: Tensor, speed: Tensor, velocity: Tensor) -> _Part:
-        """Return the rows with weight and the columns that feed back on the margins."""
-        # Beside the gradient, not beside the heaviest rows: those of data that cannot be separated
-        # cancel, and the light ones decide.
+        """Return the rows with weight and the columns that affect the margins."""
+        # Compare with the gradient, not with the heaviest rows: in data that are not separable
+        # those cancel, and the light rows decide.
         slope = torch.linalg.vector_norm(self._rate) / (self.scale * self._length or 1.0)
         rows = sigma >= _NEGLIGIBLE * torch.minimum(slope, sigma.max())
         even = float(speed.median()) > _EVEN * float(speed.max())
@@ -204,7 +204,7 @@ class DualFlow:
         return _Part.of(self.x, self.layers, rows, more)
 
     def _columns(self, moved: Tensor, stiffness: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the columns needed in a step that moves β so far, and some more for the next."""
+        """Return the columns needed in a step that moves β this far, and some more for the next."""
         ordered, order = torch.sort(moved.square())
         total = ordered.cumsum(0)
         allowed = _FEEDBACK * self.rtol / (self._size or 1.0)
@@ -216,14 +216,14 @@ class DualFlow:
         return out[0], out[1]
 
     def _stretch(self, sigma: Tensor, speed: Tensor, velocity: Tensor) -> _Stretch:
-        """Return the time scale and the spectral radius, by a warm power iteration."""
+        """Return the time scale and the spectral radius, by a warm-started power iteration."""
         part, weight = self._part, sigma * torch.sigmoid(self.u)
         weight, x = weight[part.rows], part.x
         drift = float(weight @ (x @ velocity[part.columns]))
         theta = min(float(sigma.sum()) / drift, 1e290) if drift > 0 else 1e30
         root = torch.sqrt(speed[part.columns])
         start = root * (self._rate[part.columns] + 1e-12)
-        # Columns that come back were left out of the last iteration, perhaps all that it found.
+        # Columns that return were left out of the last iteration, perhaps all of its columns.
         warm = None if self._vector is None else self._vector[part.columns]
         cold = warm is None or not bool(warm.any())
         vector = start if warm is None or cold else warm
@@ -235,7 +235,7 @@ class DualFlow:
         return _Stretch(theta, theta * self.scale * float(torch.linalg.vector_norm(vector)))
 
     def _attempt(self, stretch: _Stretch, h: float, speed: Tensor) -> _Taken | None:
-        """Return where a step of h leads; None if columns left out have moved the margins."""
+        """Return the result of a step of h; None if omitted columns have moved the margins."""
         part, theta = self._part, stretch.theta
         v, before, u0 = self.v[part.columns], self._rate[part.columns], self.u[part.rows]
         beta = part.layers.beta(v)
@@ -280,7 +280,7 @@ class DualFlow:
         return out
 
     def _extrapolated(self, dt: float) -> Tensor:
-        """Return the integral of the gradient over dt, as if it went on as before."""
+        """Return the integral of the gradient over dt, extrapolated from earlier values."""
         if self._part.layers is self.layers:
             return self._rate
         slope = (self._rate - self._rate_before) / (self.t - self.previous)

@@ -1,8 +1,8 @@
-"""The layers of a diagonal network along gradient flow: functions of one number per coordinate.
+"""The layers of a diagonal network along gradient flow, as functions of one number per coordinate.
 
 Along gradient flow ẇ_l = (∏_{k≠l} w_k) ⊙ ż with ż = −∇_β L, so that each coordinate's layers are
 functions of the integral z of its gradient: dw_l/dz = ∏_{k≠l} w_k. Differences w_l² − w_k² are
-conserved. With v the layer of smallest |w_l(0)| and δ_l = w_l(0)² − v(0)²,
+conserved. Let v be the layer of smallest |w_l(0)| and δ_l = w_l(0)² − v(0)². Then
     w_l = ±√(v² + δ_l),  dv/dz = q = ∏ w_l over the other layers,  β = v q,
     K = dβ/dz = q² (1 + Σ v²/(v² + δ_l)).
 """
@@ -22,7 +22,7 @@ class Layers:
         index: Which layer is the smallest, shape `(d,)`.
         signs: Signs of the other layers, shape `(L − 1, d)`.
         delta: δ of the other layers, shape `(L − 1, d)`.
-        equal: Whether all δ of a coordinate agree, which has a closed flow up to L = 4.
+        equal: Whether all δ of a coordinate agree; the flow is then in closed form up to L = 4.
     """
 
     index: Tensor
@@ -105,7 +105,7 @@ class Layers:
         return self._runge_kutta(v, z)
 
     def _runge_kutta(self, v: Tensor, z: Tensor, parts: int = 4) -> Tensor:
-        """Return v by classical Runge–Kutta in z; for depths and starts without a closed flow."""
+        """Return v by classical Runge–Kutta in z, for depths and starts without a closed form."""
         h = z / parts
         for _ in range(parts):
             k1 = self.q(v)

@@ -40,7 +40,7 @@ class DualSolver(Solver):
         return is_diagonal_logistic(problem)
 
     def why(self, problem: Problem[P], rtol: float) -> str | None:
-        """Say why it should solve what it suits."""
+        """Return why `auto` should choose it for problems that it suits."""
         if not self.suits(problem):
             return None
         return f"for {problem.batch[0].shape[1]} features at rtol = {rtol:g}"
@@ -83,7 +83,7 @@ class _DualPath(Path[P], Generic[P]):
         """Do nothing: the flow has evaluated its first gradient."""
 
     def step(self) -> Ended | None:
-        """Take one step; return None, or why there is none."""
+        """Take one step; return None, or the reason why there is none."""
         end = self._inner(self._end)
         failure = self._flow.step(end)
         if failure is not None:

@@ -1,7 +1,7 @@
-"""The kinks of a network: its ReLUs at the training inputs, with slopes that can be held fixed.
+"""The kinks of a network: its ReLUs at the training inputs, with slopes that can be fixed.
 
 With the slopes s ∈ {0, 1} of all ReLUs fixed, a network is a smooth function of its parameters.
-Where a pre-activation z vanishes, any s ∈ [0, 1] gives the same output, and s picks an element of
+If a pre-activation z is zero, any s ∈ [0, 1] gives the same output, and s selects an element of
 the generalized gradient.
 """
 
@@ -110,7 +110,7 @@ class Kinks:
         return v, signals
 
     def sliding(self, y: Tensor, slopes: Tensor, held: list[int]) -> tuple[Tensor, Tensor]:
-        """Return slopes with those of the kinks `held` such that they stay, and the velocity.
+        """Return slopes at which the kinks `held` stay, and the velocity.
 
         The velocity is affine in the slope s of a pre-activation z that vanishes, −s ∂L/∂r ∇z, and
         so are the speeds of such pre-activations: Filippov's solution makes the latter zero.

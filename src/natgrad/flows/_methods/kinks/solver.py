@@ -1,8 +1,8 @@
-"""The solver for gradient flow of ReLU networks: smooth pieces, joined where a ReLU turns.
+"""The solver for gradient flow of ReLU networks: smooth pieces, joined at kinks.
 
-Between kinks the flow is smooth and DOP853 takes its steps. A step over a kink is cut where the
-pre-activation vanishes, found by Brent's method on the step's own interpolant. There either the
-velocity on the far side goes on across the kink, or it points back. In the second case the flow
+Between kinks the flow is smooth, and DOP853 takes the steps. A step over a kink is cut where the
+pre-activation vanishes; Brent's method on the step's interpolant finds that time. There either the
+velocity on the other side points away from the kink, or it points back. In the second case the flow
 slides: it stays on the kink with the slope of Filippov 1988, *Differential equations with
 discontinuous righthand sides*, until that slope leaves [0, 1].
 """
@@ -23,8 +23,8 @@ from natgrad.flows._recorder import Reached
 from natgrad.parametrizations.base import P, flatten, unflatten
 from natgrad.stopping import Status
 
-_SLACK = 1e-3  # of rtol and of the pre-activations: how far one may be on the wrong side
-_RUSH = 100  # kinks at one time after which no time will pass
+_SLACK = 1e-3  # times rtol and the pre-activations: how far one may be on the wrong side
+_RUSH = 100  # number of kinks at one time after which the flow is considered stuck
 _SLOPES = 1e-9  # how far a slope may leave [0, 1] before the flow leaves the kink
 
 
@@ -39,7 +39,7 @@ class KinkSolver(Solver):
         return problem.is_euclidean and bool(relus(problem))
 
     def why(self, problem: Problem[P], rtol: float) -> str | None:
-        """Say why it should solve what it suits."""
+        """Return why `auto` should choose it for problems that it suits."""
         return "for a network with kinks" if self.suits(problem) else None
 
     def start(
@@ -83,7 +83,7 @@ class _KinkPath(Path[P], Generic[P]):
         return self._clock.rate(tau) * self._kinks.sliding(y, self._slopes, self._held)[1]
 
     def _restart(self, tau: float, y: Tensor) -> None:
-        """Let DOP853 begin anew at a kink, with the step that it had."""
+        """Restart DOP853 at a kink, with its last step size."""
         end = self._clock.tau(self._end)
         self._stepper = ScipyStepper(
             "dop853",
@@ -121,9 +121,9 @@ class _KinkPath(Path[P], Generic[P]):
         return None
 
     def _room(self, y: Tensor) -> Tensor:
-        """Return how far each ReLU is from its kink, in units of the slack; negative past it.
+        """Return the distance of each ReLU from its kink, in units of the slack; negative past it.
 
-        For ReLUs held at their kink, how far the slope is within [0, 1], in units of its own.
+        For ReLUs held at their kink, the distance of the slope from 0 and 1, in its own units.
         """
         z = self._kinks.inputs(y, self._slopes)
         room = z * (2 * self._slopes - 1) / self._slack
@@ -133,12 +133,12 @@ class _KinkPath(Path[P], Generic[P]):
         return room
 
     def _room_of(self, index: int, tau: float) -> float:
-        """Return the room of one ReLU within the last step, zero half a unit past its kink."""
+        """Return the distance of one ReLU in the last step, zero half a unit past its kink."""
         return float(self._room(self._last.interpolate(tau))[index]) + 0.5
 
     def _first(self, turned: list[int], begun: float) -> tuple[int, float]:
-        """Return which of the ReLUs turns first in the last step, and when."""
-        from scipy.optimize import brentq  # here, to keep `import natgrad` light
+        """Return which ReLU reaches its kink first in the last step, and when."""
+        from scipy.optimize import brentq  # imported here to keep `import natgrad` light
 
         found = (turned[0], self._tau)
         for index in turned:
@@ -193,7 +193,7 @@ class _KinkPath(Path[P], Generic[P]):
 
     @property
     def note(self) -> str:
-        """Say how many kinks were met."""
+        """Return how many kinks were crossed or slid along, in words."""
         held = f", on {len(self._held)} of them now" if self._held else ""
         slid = f" and slid along {self._slid}{held}" if self._slid else ""
         return f"the flow crossed {self._crossed} kinks{slid}"

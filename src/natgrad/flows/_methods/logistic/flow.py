@@ -45,7 +45,7 @@ def natural_logits(s: Tensor, y: Tensor, t: Tensor | float) -> Tensor:
 class LogisticFlow:
     """Natural gradient flow of logistic regression at increasing times.
 
-    By `natural_logits` where the rows are independent, else by a `NewtonPath` in their span.
+    Uses `natural_logits` if the rows are independent, else a `NewtonPath` in their span.
 
     Args:
         beta: β(0), shape `(d,)`.
@@ -54,7 +54,7 @@ class LogisticFlow:
         tolerance: See `NewtonPath`.
 
     Attributes:
-        path: The Newton path, or None where none is needed.
+        path: The Newton path, or None if none is needed.
     """
 
     def __init__(self, beta: Tensor, x: Tensor, y: Tensor, tolerance: float = 1e-11) -> None:
@@ -86,7 +86,7 @@ class LogisticFlow:
         return 0.0 if self.path is None else self.path.error
 
     def at(self, t: float) -> Tensor:
-        """Return β(t); t must not be before the last one asked for."""
+        """Return β(t); t must not be smaller than in the last call."""
         if self.path is not None:
             moved = self.path.advance(t) - self._start
             moved = moved if self._basis is None else self._basis @ moved

@@ -1,12 +1,12 @@
-"""Natural gradient flow of logistic regression, solved for at any time instead of integrated.
+"""Natural gradient flow of logistic regression, solved at any time without integration.
 
 For logistic loss the Fisher is the Hessian, so the flow is Newton's: X̃ᵀσ(−u(t)) = e^{−t} X̃ᵀσ(−u(0))
-with u = X̃β. From a time that is known, the velocity predicts β at a later one and Newton's method
-corrects it; steps grow with t, because late paths are nearly straight.
+with u = X̃β. From a known time, the velocity predicts β at a later time and Newton's method
+corrects it. Steps grow with t, because late paths are nearly straight.
 
-Multiplied by e^{t} the equation keeps its size: the rows that hold the solution have weights of
-order one for ever, and all others may underflow. A Cholesky factor of the weighted Gram matrix then
-does, and serves as preconditioner until the weights have moved far. Where the heavy rows do not
+Multiplied by e^{t} the equation keeps its size: rows that determine the solution have weights of
+order one forever, and all others may underflow. A Cholesky factor of the weighted Gram matrix is
+then enough, and is a preconditioner until the weights have changed much. If the heavy rows do not
 span the space (quasi-separable data, starts with margins of hundreds) weights are kept as
 logarithms, at many times the cost.
 """
@@ -24,9 +24,9 @@ from natgrad.linalg._graded import graded_balance, weighted_gram
 _NEWTON_STEPS = 20
 _BLURRED = 1e-6
 _NEGLIGIBLE = 60.0  # rows this far (in log-weight) below the heaviest are left out of a factor
-_WRONG = -15.0  # margins below this make a start that no velocity predicts from
+_WRONG = -15.0  # from a start with margins below this, velocities do not predict the path
 _SETTLED = 45.0  # e^{−45} is lost in rounding
-_STALE_ITERATIONS = 8  # more cost as much as a new factor
+_STALE_ITERATIONS = 8  # more iterations cost as much as a new factor
 _FRESH_ITERATIONS = 20
 
 
@@ -68,7 +68,7 @@ class NewtonPath:
             ConvergenceError: If Newton's method fails, however small the step.
         """
         if self.t == 0 and float(self.u.min()) < _WRONG:
-            # Velocities of e^{−u}: the path leaves such a start at once, and is found from zero.
+            # Velocities are of order e^{−u}: the path leaves this start at once; search from zero.
             start = torch.zeros_like(self.beta)
             if self._correct(start, min(self._step, end), limit=100) is not None:
                 self.t = min(self._step, end)
@@ -99,12 +99,12 @@ class NewtonPath:
             if step < 1e-9 * max(self.t, 1.0):
                 raise self._lost()
         growth = 3.0 if rounds <= 6 else 1.5
-        # A step cut short by a wanted time says nothing against the longer one before it.
+        # A step that was cut at a requested time does not reduce the next step.
         self._step = growth * step if self.t + step < end else max(self._step, growth * step)
         self.t, self.steps = self.t + step, self.steps + 1
 
     def _correct(self, beta: Tensor, t: float, limit: int = _NEWTON_STEPS) -> int | None:
-        """Move to the path at time t from a prediction; return the Newton steps it took."""
+        """Move to the path at time t from a prediction; return the number of Newton steps."""
         target = self._log_start - t
         before = math.inf
         for rounds in range(1, limit + 1):
@@ -123,7 +123,7 @@ class NewtonPath:
                     continue
                 if self._system.blur > _BLURRED:
                     raise ConvergenceError(
-                        f"natural gradient flow at t = {t:.6g} hinges on rounding errors of its "
+                        f"natural gradient flow at t = {t:.6g} depends on rounding errors of its "
                         "first gradient, as it does where its limit is one of several solutions "
                         "of a linear program. limits.natural_flow says which it tends to."
                     )
@@ -131,7 +131,7 @@ class NewtonPath:
                 self.error = max(self.error, largest / size, self._system.blur)
                 return rounds
             if 0.3 * before < largest < 1e-2 and not self._system.graded:
-                # Close, but the rounding errors of heavy rows bury the light ones.
+                # Close, but rounding errors of heavy rows exceed the light rows.
                 self._system.graded = True
             before = largest
         return None
@@ -144,8 +144,8 @@ class NewtonPath:
     def _straight(self, velocity: Tensor) -> bool:
         """Return whether the rest of the path is a straight line.
 
-        The rows that hold the solution move at their own velocity, one; the others have no weight
-        beside them and move faster, so that they never will.
+        The rows that determine the solution move at velocity one. The others have no weight
+        relative to them and move faster, so they never gain weight.
         """
         speed = self.x @ velocity
         held = (speed - 1).abs() <= 1e-9
@@ -180,7 +180,7 @@ def _length(u: Tensor, moved: Tensor, log_target: Tensor) -> float:
 
 
 class _Weights:
-    """Weights at margins u: logarithms, and factors e^{top} taken out."""
+    """Weights at margins u: logarithms, with factors e^{top} removed."""
 
     def __init__(self, u: Tensor, log_target: Tensor) -> None:
         self.log_sigma = logsigmoid(-u)
@@ -193,11 +193,11 @@ class _Weights:
 
 
 class _System:
-    """Solves with the Fisher F = X̃ᵀ diag(σ(u)σ(−u)) X̃, its factor kept from call to call.
+    """Solves with the Fisher F = X̃ᵀ diag(σ(u)σ(−u)) X̃; its factor is kept between calls.
 
     Attributes:
-        graded: Whether weights must be kept as logarithms, found out on the way.
-        blur: What rounding errors of the gradients do to the margins, relative to the largest.
+        graded: Whether weights must be kept as logarithms; set when this is detected.
+        blur: Effect of rounding errors of the gradients on the margins, relative to the largest.
         blind: Whether the last solve used a factor of other weights, which sees convergence in
             directions that had weight then.
         factors: Matrices factorized.
@@ -212,7 +212,7 @@ class _System:
         self._noise = torch.finfo(x.dtype).eps * noise.to(x.device)
 
     def forget(self) -> None:
-        """Drop the factor, so that the next solve makes one for its own weights."""
+        """Drop the factor, so that the next solve computes a new one."""
         self._factor = None
 
     def velocity(self, u: Tensor, log_target: Tensor) -> Tensor:
@@ -250,7 +250,7 @@ class _System:
         return change
 
     def _solve(self, weights: "_Weights", r: Tensor, accuracy: float) -> Tensor | None:
-        """Return the solution by the last factor or a new one; None if the system is too ill."""
+        """Return the solution by the last factor or a new one; None if it is ill-conditioned."""
         if self._factor is not None:
             v = self._iterate(weights.w, r, accuracy, _STALE_ITERATIONS)
             self.blind = v is not None
@@ -261,7 +261,7 @@ class _System:
         return self._iterate(weights.w, r, accuracy, _FRESH_ITERATIONS)
 
     def _refactor(self, weights: "_Weights") -> bool:
-        """Factorise; return whether the factor exists and rounding errors stay small under it."""
+        """Factorize; return whether the factor exists and its rounding errors are small."""
         keep = weights.w > math.exp(-_NEGLIGIBLE)
         gram = weighted_gram(self.x[keep], weights.w[keep])
         scale = gram.diagonal().rsqrt()
@@ -281,7 +281,7 @@ class _System:
         return scale * torch.cholesky_solve((scale * r)[:, None], factor)[:, 0]
 
     def _iterate(self, w: Tensor, r: Tensor, accuracy: float, limit: int) -> Tensor | None:
-        """Return v by conjugate gradients on the factor; None if they do not get there."""
+        """Return v by preconditioned conjugate gradients; None if they do not converge."""
         v, rest, z = torch.zeros_like(r), r, self._precondition(r)
         p, energy = z, float(r @ z)
         start = energy

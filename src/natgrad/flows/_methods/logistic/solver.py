@@ -15,7 +15,7 @@ from natgrad.parametrizations import Direct
 from natgrad.parametrizations.base import P
 from natgrad.stopping import Status
 
-_STEP = 0.2  # of the time since t = −1: fine enough for rules to end a run near their bound
+_STEP = 0.2  # fraction of the time since t = −1: small enough to stop near the bound of a rule
 
 
 class NewtonSolver(Solver):
@@ -37,18 +37,18 @@ class NewtonSolver(Solver):
         )
 
     def why(self, problem: Problem[P], rtol: float) -> str | None:
-        """Say why it should solve what it suits."""
+        """Return why `auto` should choose it for problems that it suits."""
         return "for a natural flow of logistic regression" if self.suits(problem) else None
 
     def start(
         self, problem: Problem[P], reached: Reached[P], end: float, settings: Settings
     ) -> Path[P]:
-        """Return the path; it is accurate to 1e-11 whatever the settings ask for."""
+        """Return the path; it is accurate to 1e-11 for all settings."""
         return _NewtonPath(problem, end)
 
 
 class _NewtonPath(Path[P], Generic[P]):
-    """β(t) at times that grow by a factor, each found by Newton's method when it is asked for."""
+    """β(t) at times that grow by a factor; Newton's method finds each one on request."""
 
     method = "Newton path"
 
@@ -97,6 +97,6 @@ class _NewtonPath(Path[P], Generic[P]):
         return math.nan if self._lost or self._flow is None else self._flow.error
 
     def failed(self, error: NatgradError, t: float) -> Ended:
-        """Return that the path is lost, but not the flow."""
+        """Return that the path failed, so that another solver may continue the flow."""
         self._lost = True
         return Ended(Status.STALLED, f"at t = {t:.6g}: {error}")

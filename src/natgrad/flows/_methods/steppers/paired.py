@@ -1,7 +1,7 @@
-"""Two explicit methods in one run: whichever goes farther per evaluation takes the next steps.
+"""Two explicit methods in one run: the one that advances farther per evaluation is used.
 
-DOP853 is of order eight, but its steps are bounded by 6/λ, λ the spectral radius of the Jacobian.
-Runge–Kutta–Chebyshev is of order two, and its steps of s evaluations reach 0.65 s²/λ. Which one is
+DOP853 has order eight, but its steps are limited to 6/λ with the spectral radius λ of the Jacobian.
+Runge–Kutta–Chebyshev has order two, and its steps of s evaluations reach 0.65 s²/λ. Which one is
 cheaper depends on the tolerance, on the problem, and on the time: flows start smooth and end stiff.
 """
 
@@ -19,9 +19,9 @@ from natgrad.flows._methods.steppers.stepper import (
 
 _TRIAL = {"rkc": 4, "dop853": 3}  # steps after which the rate of a method is known
 _FIRST, _LONGEST = 8, 256  # steps between two trials
-_BOUND = 0.25  # time per evaluation, times λ, that DOP853 hardly exceeds
-_STIFF = 2.0  # step times λ below which DOP853 is not held back
-_FINEST = 1e-11  # tolerance below which rounding errors hold Runge–Kutta–Chebyshev back
+_BOUND = 0.25  # time per evaluation, times λ, that DOP853 rarely exceeds
+_STIFF = 2.0  # step times λ below which stability does not limit DOP853
+_FINEST = 1e-11  # tolerance below which rounding errors limit Runge–Kutta–Chebyshev
 _LOOSE = 1e-4  # tolerance from which Runge–Kutta–Chebyshev goes first
 
 
@@ -75,13 +75,13 @@ class PairedStepper:
             failure = self._active.step()
         if failure is None:
             self._length[self._name] = self.t - before
-            # The last steps count most: the first ones of a method are still short.
+            # Recent steps count most, because the first steps of a method are short.
             now = (self.t - before) / max(self.evaluations - spent, 1)
             self._rate[self._name] = 0.5 * (self._rate[self._name] + now)
         return failure
 
     def _begin(self, name: str, t: float, y: Tensor) -> None:
-        """Let a method go on from here."""
+        """Continue with a method from here."""
         h = self._length[name]
         options: dict[str, Any] = {
             "rtol": accuracy(name, self._rtol),
@@ -104,7 +104,7 @@ class PairedStepper:
         self._begin(name, t, y)
 
     def _reconsider(self) -> None:
-        """Compare the rates after a trial; begin one where the other method may do better."""
+        """Compare the rates after a trial; start a trial if the other method may be faster."""
         other = "dop853" if self._name == "rkc" else "rkc"
         worse = self._rate[self._name] < self._rate[other]
         if self._on_trial:
@@ -121,7 +121,7 @@ class PairedStepper:
         self._left = self._patience
 
     def _promising(self, other: str) -> bool:
-        """Return whether the other method may go farther per evaluation."""
+        """Return whether the other method may advance farther per evaluation."""
         if other == "dop853":
             return self._rate["rkc"] * self._radius.value / 1.2 < _BOUND
         if accuracy("rkc", self._rtol) < _FINEST:

@@ -75,7 +75,7 @@ class ScipyStepper:
         self._failure: NatgradError | None = None
 
         def numpy_field(t: float, state: np.ndarray) -> np.ndarray:
-            # A trial step may go too far; NaN makes the solver try a shorter one.
+            # A trial step may be too long; NaN makes the solver try a shorter one.
             if self._failure is not None and not np.isfinite(state).all():
                 return np.full_like(state, np.nan)
             try:
@@ -86,7 +86,7 @@ class ScipyStepper:
                 self._failure = error
                 return np.full_like(state, np.nan)
 
-        import scipy.integrate  # here, to keep `import natgrad` light
+        import scipy.integrate  # imported here to keep `import natgrad` light
 
         solver = getattr(scipy.integrate, SCIPY[method])
         options: dict[str, Any] = {"rtol": max(rtol, 1e-13), "atol": atol, "first_step": first_step}

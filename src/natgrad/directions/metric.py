@@ -1,7 +1,7 @@
 """The metric on outputs that defines the natural direction: Fisher, Euclidean, Wasserstein.
 
 A metric defines a quadratic form M on each sample's outputs, in place of the Fisher. The direction
-is steepest in M for every parametrization: velocities of outputs are M⁻¹ times the loss gradient.
+is steepest in M for every parametrization: velocities of outputs are −M⁻¹ times the loss gradient.
 """
 
 from abc import ABC, abstractmethod

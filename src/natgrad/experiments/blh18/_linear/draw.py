@@ -29,7 +29,7 @@ LABELS = {
     "momentum": "momentum, M = 20",
     "Adam": "Adam, M = 20",
     PUBLISHED: "NGD, eq. 20 as published",
-    DEFAULT: "NGD, default settings",
+    DEFAULT: "NGD, measured lengths",
     BEST: "NGD for linear networks",
 }
 

@@ -24,7 +24,7 @@ class Autoencoder:
     published_batch: int = 1_000
     """Batch size of eq. 20, as published and with the last error factor known."""
     default_batch: int = 750
-    """Batch size of NGD with default settings."""
+    """Batch size of NGD with measured lengths, the default of version 0.1."""
     passes: int = 20
     """Passes of SGD over the training images."""
     first_order_passes: int = 8
@@ -34,7 +34,7 @@ class Autoencoder:
     known_passes: int = 5
     """Passes of eq. 20 with the last error factor known."""
     default_passes: int = 3
-    """Passes of NGD with default settings."""
+    """Passes of NGD with measured lengths, the default of version 0.1."""
     every: int = 4_000
     """Examples between two evaluations."""
     sgd_rates: tuple[float, ...] = (0.01, 0.02, 0.04, 0.08)

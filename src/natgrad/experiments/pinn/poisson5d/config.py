@@ -29,7 +29,7 @@ EXPERIMENT = Experiment(
     title="Poisson’s equation in five dimensions is solved from every seed",
     source="natgrad",
     story="In five dimensions no grid is affordable, so the points are drawn at random. A "
-    "network of 64 units must satisfy Poisson's equation there. GaussNewton reaches a "
+    "network of 128 units must satisfy Poisson's equation there. GaussNewton reaches a "
     "relative error below 1e-5 from every seed.",
     presets={
         "smoke": Poisson5dFigure(seeds=1, first_seed=0, width=8, size=8, steps=12),

@@ -77,7 +77,7 @@ def _headline(config: Autoencoder, curves: Curves) -> str:
     end = f"SGD's error after {config.passes} epochs"
     if min(published, default) == 0:  # some seed does not reach it
         return f"1D, autoencoder: decrease to {end}"
-    lead = f"{published:.1f}× faster by eq. 20 as published, {default:.1f}× by NGD with measured lengths"
+    lead = f"{published:.1f}× faster by eq. 20 as published, {default:.1f}× by NGD"
     return f"1D, autoencoder: {end}, {lead} (CPU time)"
 
 

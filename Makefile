@@ -74,8 +74,8 @@ format: $(TEST_STAMP) ## Format the code and fix what the linter can fix
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-# What is not in the core: it needs the extra `lab`.
-LABORATORY := lab experiments verify cli
+# What is not in the core: it needs the extras `lab` or `sklearn`.
+WITH_EXTRAS := lab experiments verify cli sklearn
 
 package: $(TEST_STAMP) ## Build sdist and wheel, install the wheel alone, run the core's doctests
 	rm -rf dist build/package
@@ -86,7 +86,7 @@ package: $(TEST_STAMP) ## Build sdist and wheel, install the wheel alone, run th
 	cd build/package && OMP_NUM_THREADS=1 bin/python -m pytest -q -c /dev/null --rootdir . \
 		--doctest-modules --import-mode=importlib -p no:cacheprovider \
 		-o doctest_optionflags="ELLIPSIS NORMALIZE_WHITESPACE" \
-		$(foreach name,$(LABORATORY),--ignore-glob='*/natgrad/$(name)') \
+		$(foreach name,$(WITH_EXTRAS),--ignore-glob='*/natgrad/$(name)') \
 		lib/python*/site-packages/natgrad
 
 clean: ## Remove the environment, caches and builds; results in runs/ stay

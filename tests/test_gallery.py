@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 GALLERY = Path(__file__).parent.parent / "docs" / "gallery"
 SCRIPTS = sorted(path.stem for path in GALLERY.glob("*.py") if not path.stem.startswith("_"))
 
@@ -18,6 +20,7 @@ for name in names:
 """
 
 
+@pytest.mark.slow
 def test_every_example_runs_and_draws(tmp_path):
     command = [sys.executable, "-c", _RUN, str(GALLERY), str(tmp_path), *SCRIPTS]
     subprocess.run(command, check=True, capture_output=True)

@@ -341,6 +341,7 @@ def small(seed):
     return [i for i, _ in seen], [j for _, j in seen], [a[i] * b[j] for i, j in seen] + noise
 
 
+@pytest.mark.slow
 def test_threads_do_not_share_tables():
     """Each thread has its own data, and gets the same answer as without other threads."""
     few = {"depths": (2,), "scales": (1e-2,), "ranks": (1,), "max_evaluations": 100}

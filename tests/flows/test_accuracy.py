@@ -12,6 +12,7 @@ from natgrad.flows._methods.steppers.stepper import ChebyshevStepper, ScipyStepp
 from natgrad.flows._problem import Problem
 from natgrad.parametrizations.base import flatten
 from natgrad.stopping import Status
+from tests.helpers import randn, signs
 
 PROBLEMS = {
     "logistic": (lambda: flows.diagonal(60, 8, 1, 1e3, noise=2.0), "reduced"),
@@ -109,3 +110,18 @@ def test_completion_obeys_stopping_rules_and_records() -> None:
     assert path.status == Status.CONVERGED
     assert float(path.losses[-1]) <= 1e-3 < float(path.losses[-2])
     assert path.recorded["norm"].shape == path.times.shape
+
+
+def test_the_shortest_times_are_reached() -> None:
+    """LSODA never ends there: its products of times underflow."""
+    x, y = randn(12, 3, seed=0), signs(12, 1)
+    for t in (1e-300, 1e-150):
+        flow = ng.integrate(
+            ng.euclidean,
+            ng.Bernoulli(),
+            ng.Diagonal(2),
+            ng.Diagonal(2).init_free(3),
+            (x, y),
+            until=ng.stopping.time_reached(t),
+        )
+        assert flow.status == Status.TIME_REACHED

@@ -2,6 +2,7 @@
 
 import collections
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -27,7 +28,8 @@ def integers(seed: int) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-def test_natural_flows_of_small_integers_end_where_they_must() -> None:
+@pytest.mark.parametrize("sets", [40, pytest.param(SETS, marks=pytest.mark.slow)])
+def test_natural_flows_of_small_integers_end_where_they_must(sets) -> None:
     """Logits that separate grow along the linear program; the others end at their optimum."""
     kinds: collections.Counter[str] = collections.Counter()
     times = torch.tensor([5e3, 1e4], dtype=F64)
@@ -48,5 +50,7 @@ def test_natural_flows_of_small_integers_end_where_they_must() -> None:
         gradient = signed[held].mT @ torch.sigmoid(-(signed[held] @ path.final))
         assert float(gradient.norm()) < 1e-8  # what cannot be separated is at its optimum
 
-    for_each(range(SETS), check)
-    assert all(kinds[kind] >= 10 for kind in ("separable", "quasi-separable", "not separable"))
+    for_each(range(sets), check)
+    assert all(
+        kinds[kind] >= sets / 20 for kind in ("separable", "quasi-separable", "not separable")
+    )

@@ -221,6 +221,7 @@ def test_unused_classes_get_weights_too():
     assert gap(rows, limit.solution, limit.dual[wrong], Lp(2))[1] < 1e-9
 
 
+@pytest.mark.slow
 def test_digits_by_rows_in_four_norms():
     table = load_digits()
     x, y = torch.from_numpy(table.data[:300]) / 16, torch.from_numpy(table.target[:300])

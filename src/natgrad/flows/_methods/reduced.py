@@ -16,6 +16,7 @@ from natgrad.flows._problem import Problem
 from natgrad.parametrizations.base import P, leaves
 
 _DENSE = 64  # unknowns up to which LSODA with its dense Jacobian is the fastest
+_SHORT = 1e-200  # times at which LSODA divides by numbers that have underflowed, and never ends
 _SMALL = 100_000  # entries of X up to which leaving out rows and columns saves nothing
 _TIGHT = 3e-4  # below this, the second order of `dual` costs more than it saves,
 _LARGE, _TIGHTER = 1_000_000, 3e-6  # and with so many entries, below this
@@ -57,7 +58,7 @@ class ReducedSolver(AdaptiveSolver):
 
     def stepper(self, flow: AdaptivePath[P], y: Tensor, end: float, **options: Any) -> Stepper:
         """Return LSODA with the exact Jacobian, or the explicit pair."""
-        if len(y) > _DENSE:
+        if len(y) > _DENSE or end < _SHORT:
             return PairedStepper(flow.field, y, end, **options)
         options["rtol"] = accuracy("lsoda", options["rtol"])
         return ScipyStepper(

@@ -264,6 +264,7 @@ def test_as_an_experiment_of_the_laboratory(problem, tmp_path):
         this.compute(config, sweep)
 
 
+@pytest.mark.slow
 def test_the_command_leaves_report_picture_and_matrix(problem, tmp_path):
     rows, columns, values = table(problem)
     lines = [f"{r},{c},{v!r}" for r, c, v in zip(rows, columns, values, strict=True)]

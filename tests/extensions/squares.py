@@ -7,7 +7,7 @@ from torch import Tensor
 
 from natgrad.errors import ShapeError
 from natgrad.parametrizations import Design, LinearHypothesis
-from natgrad.parametrizations.base import check_features, check_leaves, check_lift
+from natgrad.parametrizations._arguments import check_features, check_leaves, check_lift
 
 
 class Squares(LinearHypothesis[Tensor]):

@@ -12,11 +12,11 @@ from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood
 from natgrad.linalg import lstsq
 from natgrad.linalg._kronecker import Factor
+from natgrad.parametrizations._arguments import check_same_structure
 from natgrad.parametrizations.base import (
     LiftedHypothesis,
     P,
     Parametrization,
-    check_same_structure,
     detach,
     flatten,
     leaves,

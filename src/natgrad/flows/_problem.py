@@ -17,14 +17,8 @@ from natgrad.directions._natural import NaturalField, prepare
 from natgrad.errors import NonFiniteError
 from natgrad.flows._schedules import DampingSchedule
 from natgrad.likelihoods import Likelihood
-from natgrad.parametrizations.base import (
-    P,
-    Parametrization,
-    check_same_structure,
-    detach,
-    leaves,
-    rebuild,
-)
+from natgrad.parametrizations._arguments import check_same_structure
+from natgrad.parametrizations.base import P, Parametrization, detach, leaves, rebuild
 
 Direction = Callable[..., Any]
 """`euclidean`, `natural`, or a function with their arguments."""

@@ -1,6 +1,7 @@
 """Losses that are negative log-likelihoods, with their geometry in output space."""
 
-from natgrad.likelihoods.base import Likelihood, Reduction, Root, Whitened
+from natgrad.likelihoods._root import Root, Whitened
+from natgrad.likelihoods.base import Likelihood, Reduction
 from natgrad.likelihoods.bernoulli import Bernoulli
 from natgrad.likelihoods.categorical import Categorical
 from natgrad.likelihoods.gaussian import Gaussian

@@ -10,10 +10,10 @@ from torch.nn.functional import softplus
 from natgrad._checks import ALL_FLOATS, number, tensor
 from natgrad._named import options
 from natgrad.errors import DtypeError, LabelError, VelocityOverflowError
+from natgrad.likelihoods._root import Root
 from natgrad.likelihoods.base import (
     Likelihood,
     Reduction,
-    Root,
     flatten_outputs,
     like_outputs,
     like_torch,

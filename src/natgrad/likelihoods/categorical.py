@@ -8,8 +8,9 @@ from torch import Tensor
 from natgrad._checks import ALL_FLOATS, tensor
 from natgrad._named import options
 from natgrad.errors import DtypeError, LabelError, ShapeError, VelocityOverflowError
+from natgrad.likelihoods._root import Root
 from natgrad.likelihoods._softmax import by_rows, covary, exponentials, has_tangent, softmax
-from natgrad.likelihoods.base import Likelihood, Root, flatten_outputs, like_torch, wide
+from natgrad.likelihoods.base import Likelihood, flatten_outputs, like_torch, wide
 
 __all__ = ["Categorical"]
 

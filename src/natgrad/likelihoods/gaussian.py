@@ -7,10 +7,10 @@ from torch.nn.functional import mse_loss
 from natgrad._checks import dense, integer
 from natgrad._named import options
 from natgrad.errors import NonFiniteError, ShapeError
+from natgrad.likelihoods._root import Root
 from natgrad.likelihoods.base import (
     Likelihood,
     Reduction,
-    Root,
     all_finite,
     flatten_outputs,
     like_outputs,

@@ -10,10 +10,10 @@ from torch.nn.functional import huber_loss
 from natgrad._checks import ALL_FLOATS, integer, number, tensor
 from natgrad._named import options
 from natgrad.errors import NonFiniteError, ShapeError
+from natgrad.likelihoods._root import Root
 from natgrad.likelihoods.base import (
     Likelihood,
     Reduction,
-    Root,
     all_finite,
     flatten_outputs,
     like_outputs,

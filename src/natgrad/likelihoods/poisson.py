@@ -8,14 +8,8 @@ from torch import Tensor
 from natgrad._checks import ALL_FLOATS, number, tensor
 from natgrad._named import options
 from natgrad.errors import LabelError, ShapeError, VelocityOverflowError
-from natgrad.likelihoods.base import (
-    Likelihood,
-    Root,
-    flatten_outputs,
-    like_outputs,
-    like_torch,
-    wide,
-)
+from natgrad.likelihoods._root import Root
+from natgrad.likelihoods.base import Likelihood, flatten_outputs, like_outputs, like_torch, wide
 
 __all__ = ["Poisson"]
 

@@ -9,6 +9,14 @@ from natgrad._checks import describe, instance, integer, integers, number, numbe
 from natgrad._named import options
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.linalg._kronecker import Factor
+from natgrad.parametrizations._arguments import (
+    check_features,
+    check_init,
+    check_lift,
+    check_not_saddle,
+    check_positive,
+    check_random,
+)
 from natgrad.parametrizations._guard import guarded
 from natgrad.parametrizations._products.lift import (
     Lift,
@@ -21,17 +29,7 @@ from natgrad.parametrizations._products.lift import (
     random_orthogonal,
     refuse_unreachable,
 )
-from natgrad.parametrizations.base import (
-    Design,
-    LiftedHypothesis,
-    check_features,
-    check_init,
-    check_lift,
-    check_not_saddle,
-    check_positive,
-    check_random,
-    detach,
-)
+from natgrad.parametrizations.base import Design, LiftedHypothesis, detach
 
 __all__ = ["DeepLinear"]
 

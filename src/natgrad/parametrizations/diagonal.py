@@ -7,10 +7,7 @@ from torch import Tensor
 
 from natgrad._named import options
 from natgrad.errors import DtypeError, RankDeficientError, ShapeError
-from natgrad.parametrizations._guard import guarded
-from natgrad.parametrizations.base import (
-    Design,
-    LinearHypothesis,
+from natgrad.parametrizations._arguments import (
     check_depth,
     check_features,
     check_init,
@@ -21,6 +18,8 @@ from natgrad.parametrizations.base import (
     check_random,
     check_size,
 )
+from natgrad.parametrizations._guard import guarded
+from natgrad.parametrizations.base import Design, LinearHypothesis
 
 __all__ = ["Diagonal"]
 

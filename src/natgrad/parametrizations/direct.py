@@ -7,14 +7,9 @@ from torch import Tensor
 
 from natgrad._checks import number
 from natgrad.errors import DtypeError, ShapeError
+from natgrad.parametrizations._arguments import check_features, check_leaves, check_lift
 from natgrad.parametrizations._products.entries import are_entries, check_entries, gather, scatter
-from natgrad.parametrizations.base import (
-    Design,
-    LinearHypothesis,
-    check_features,
-    check_leaves,
-    check_lift,
-)
+from natgrad.parametrizations.base import Design, LinearHypothesis
 
 __all__ = ["Direct"]
 

@@ -10,6 +10,15 @@ from natgrad._checks import describe, integer, number
 from natgrad._named import options
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.linalg import reachable
+from natgrad.parametrizations._arguments import (
+    check_depth,
+    check_init,
+    check_lift,
+    check_not_saddle,
+    check_positive,
+    check_random,
+    check_size,
+)
 from natgrad.parametrizations._products.entries import check_entries, gather, scatter
 from natgrad.parametrizations._products.lift import (
     Lift,
@@ -23,18 +32,7 @@ from natgrad.parametrizations._products.lift import (
     refuse_rounding,
     refuse_unreachable,
 )
-from natgrad.parametrizations.base import (
-    Design,
-    LinearHypothesis,
-    check_depth,
-    check_init,
-    check_lift,
-    check_not_saddle,
-    check_positive,
-    check_random,
-    check_size,
-    detach,
-)
+from natgrad.parametrizations.base import Design, LinearHypothesis, detach
 
 __all__ = ["MatrixProduct"]
 

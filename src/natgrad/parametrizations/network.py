@@ -13,15 +13,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from natgrad._checks import integer
 from natgrad._named import options
 from natgrad.errors import DtypeError, ModuleError, ShapeError
+from natgrad.parametrizations._arguments import check_leaves, check_match
 from natgrad.parametrizations._guard import first_line
 from natgrad.parametrizations._linear_taps import tap_linear_layers
-from natgrad.parametrizations.base import (
-    Design,
-    Parametrization,
-    check_leaves,
-    check_match,
-    unflatten,
-)
+from natgrad.parametrizations.base import Design, Parametrization, unflatten
 
 __all__ = ["Network"]
 

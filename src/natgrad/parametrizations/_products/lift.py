@@ -15,7 +15,8 @@ from natgrad.linalg import kronecker_lstsq, reachable
 from natgrad.linalg._kronecker import Factor
 from natgrad.linalg._pivoted_qr import pivoted_qr
 from natgrad.linalg._precision import default_rtol, widen
-from natgrad.parametrizations.base import check_leaves, flatten, unflatten
+from natgrad.parametrizations._arguments import check_leaves
+from natgrad.parametrizations.base import flatten, unflatten
 
 
 def flattening(

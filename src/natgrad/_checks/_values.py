@@ -1,90 +1,27 @@
-"""Checks of arguments, made once at the public border.
-
-Each returns the value it checked, in the type the code below works with, or raises an error of
-`natgrad.errors` whose sentence says what was expected and what came.
-
-The command line checks its arguments here before it needs torch, so nothing here imports torch
-until a tensor comes.
-"""
+"""Checks of numbers, names, paths and objects."""
 
 from __future__ import annotations
 
 import difflib
 import math
 import os
-import sys
 from collections.abc import Iterable, Sequence
-from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from natgrad.errors import (
-    DeviceError,
-    DtypeError,
-    InvalidInputError,
-    NonFiniteError,
-    ShapeError,
-)
+from natgrad._checks._described import describe, is_tensor
+from natgrad._checks._tensors import dense, is_strided
+from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 T = TypeVar("T")
 S = TypeVar("S", bound=str)
 
-FLOATS: tuple[torch.dtype, ...]
-"""The dtypes of all computations."""
-ALL_FLOATS: tuple[torch.dtype, ...]
-"""The dtypes of what is only read, such as a network's outputs."""
-
 LARGEST_INTEGER = 2**63 - 1
 """What a size, a count or a seed must fit."""
-
-_LONGEST = 60
-_PRINTED = (str, bytes, Real, complex, type(None))
-
-
-def __getattr__(name: str) -> Any:
-    """Return `FLOATS` or `ALL_FLOATS`, which need torch."""
-    if name not in ("FLOATS", "ALL_FLOATS"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import torch
-
-    return _floats() if name == "FLOATS" else (torch.bfloat16, torch.float16, *_floats())
-
-
-@cache
-def _floats() -> tuple[torch.dtype, ...]:
-    import torch
-
-    return torch.float32, torch.float64
-
-
-def describe(value: object) -> str:
-    """Return a short name of what came instead of what was expected; never raises.
-
-    Example:
-        >>> describe([1, 2]), describe([[1]]), describe(float), describe("adam")
-        ('[1, 2]', 'a list of length 1', 'the class float', "'adam'")
-    """
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    if is_tensor(value):
-        if value.is_nested:  # Has no shape.
-            return "a nested tensor"
-        return f"a tensor of {value.dtype} and shape {tuple(value.shape)}"
-    items = value if isinstance(value, (tuple, list)) and len(value) < 9 else [value]
-    if all(isinstance(v, _PRINTED) for v in items):
-        try:
-            text = repr(value)
-        except ValueError:  # an integer of thousands of digits
-            return f"a {type(value).__name__} too long to print"
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    if isinstance(value, (tuple, list, dict, set)):
-        return f"a {type(value).__name__} of length {len(value)}"
-    return f"a {type(value).__name__}"
 
 
 def nearest(name: str, options: Iterable[str]) -> str:
@@ -300,146 +237,11 @@ def function(value: Any, name: str) -> Any:
     return value
 
 
-def generator(
-    value: Any, name: str = "generator", *, optional: bool = True
-) -> torch.Generator | None:
-    """Return a `torch.Generator`, or None where that is allowed."""
-    if value is None and optional:
-        return None
-    import torch
-
-    if not isinstance(value, torch.Generator):
-        raise DtypeError(
-            f"{name} must be a torch.Generator{' or None' if optional else ''}, but is "
-            f"{describe(value)}; try torch.Generator().manual_seed(0)."
-        )
-    return value
-
-
-def dtype(value: Any, name: str = "dtype") -> torch.dtype:
-    """Return float32 or float64; raise `DtypeError` at anything else."""
-    import torch
-
-    if isinstance(value, torch.dtype) and value in _floats():
-        return value
-    got = str(value) if isinstance(value, torch.dtype) else describe(value)
-    raise DtypeError(f"{name} must be torch.float32 or torch.float64, but is {got}.")
-
-
-def dense(value: Any, name: str) -> Tensor:
-    """Return a tensor that holds its numbers one by one: not sparse, quantized, nested or meta."""
-    if not is_tensor(value):
-        raise DtypeError(f"{name} must be a torch.Tensor, but is {describe(value)}.")
-    if value.is_nested:
-        raise DtypeError(f"{name} must be dense, but is a nested tensor; try .to_padded_tensor(0).")
-    if not _is_strided(value):
-        raise DtypeError(f"{name} must be dense, but has layout {value.layout}; try .to_dense().")
-    if value.is_quantized:
-        raise DtypeError(f"{name} must not be quantized, but is {value.dtype}; try .dequantize().")
-    if value.is_meta:
-        raise DeviceError(f"{name} must hold numbers, but is on the meta device, which has none.")
-    return value
-
-
-def tensor(
-    value: Any,
-    name: str,
-    *,
-    shape: tuple[int | str, ...] | None = None,
-    dtypes: tuple[torch.dtype, ...] | None = None,
-    finite: bool = True,
-    empty: bool = False,
-) -> Tensor:
-    """Return a dense floating-point tensor, itself and not a copy.
-
-    Args:
-        value: What came.
-        name: How the caller knows it.
-        shape: What each side must be; a string names a side that may have any length. None for
-            any shape.
-        dtypes: Dtypes accepted; default float32 and float64.
-        finite: Whether NaN and infinities are refused.
-        empty: Whether a tensor without entries is accepted.
-
-    Raises:
-        DtypeError: If it is no dense tensor of these dtypes.
-        DeviceError: If it is on the meta device.
-        ShapeError: If it has another shape or no entries.
-        NonFiniteError: If it holds NaN or an infinity.
-
-    Example:
-        >>> import torch
-        >>> tensor(torch.zeros(2, 3), "X", shape=("n", 2))
-        Traceback (most recent call last):
-        ...
-        natgrad.errors.ShapeError: X must have shape (n, 2), but has (2, 3).
-    """
-    found = dense(value, name)
-    accepted = _floats() if dtypes is None else dtypes
-    if found.dtype not in accepted:
-        known = " or ".join(str(dtype).removeprefix("torch.") for dtype in accepted)
-        raise DtypeError(f"{name} must be a {known} tensor, but is {found.dtype}; try .double().")
-    if shape is not None and not (
-        found.ndim == len(shape)
-        and all(isinstance(w, str) or n == w for n, w in zip(found.shape, shape, strict=True))
-    ):
-        sides = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
-        raise ShapeError(f"{name} must have shape ({sides}), but has {tuple(found.shape)}.")
-    if not empty and found.numel() == 0:
-        raise ShapeError(f"{name} must not be empty, but has shape {tuple(found.shape)}.")
-    if finite:
-        require_finite(found, name)
-    return found
-
-
-def same_kind(value: Tensor, like: Tensor, name: str, like_name: str) -> None:
-    """Raise unless two tensors have one device and one dtype."""
-    if value.device != like.device:
-        raise DeviceError(
-            f"{name} must be on the device of {like_name}, but they are on {value.device} and "
-            f"{like.device}; move one with .to()."
-        )
-    if value.dtype != like.dtype:
-        raise DtypeError(
-            f"{name} must have the dtype of {like_name}, but they have {value.dtype} and "
-            f"{like.dtype}; convert one with .to()."
-        )
-
-
-def require_finite(value: Tensor, name: str) -> None:
-    """Raise `NonFiniteError` if the tensor holds NaN or an infinity."""
-    if not all_finite(value):
-        bad = int((~value.isfinite()).sum())
-        raise NonFiniteError(
-            f"{name} must be finite, but {bad} of its {value.numel()} entries are NaN or infinite."
-            " Look for a diverged run, an overflow or missing values upstream."
-        )
-
-
-def all_finite(value: Tensor) -> bool:
-    """Return whether no entry is NaN or infinite, in one pass over the entries if so."""
-    # A NaN or an infinity always shows in the sum; a sum may also overflow by itself.
-    total = (value.detach() if value.requires_grad else value).sum()
-    return math.isfinite(total) or bool(value.isfinite().all())
-
-
-def is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Return whether the value is a tensor, which it cannot be before torch is imported."""
-    loaded = sys.modules.get("torch")
-    return loaded is not None and isinstance(value, loaded.Tensor)
-
-
 def _is_scalar(value: Tensor) -> bool:
     """Return whether a tensor is one real number, which `item` may read."""
-    plain = not value.is_nested and _is_strided(value) and not value.is_meta
+    plain = not value.is_nested and is_strided(value) and not value.is_meta
     real = plain and value.ndim == 0 and not value.is_quantized and not value.is_complex()
     return real and str(value.dtype) != "torch.bool"
-
-
-def _is_strided(value: Tensor) -> bool:
-    # Whoever has a tensor has imported torch. An import statement here would cost more.
-    strided: bool = value.layout is sys.modules["torch"].strided
-    return strided
 
 
 def _bounds(low: float | None, high: float | None, low_open: bool, high_open: bool) -> str:

@@ -53,16 +53,21 @@ def exponent(sizes: list[int], seconds: list[float]) -> float:
     return float((x @ y) / (x @ x))
 
 
+def show(rows: list[Row]) -> None:
+    """Print the rows."""
+    for row in rows:
+        verdict = "" if row.met is None else ("  met" if row.met else "  MISSED")
+        print(f"  {row.name:<58} {row.value:>9.3g} {row.unit:<6} {row.target}{verdict}", flush=True)
+        if row.detail:
+            print(f"      {row.detail}", flush=True)
+
+
 def report(title: str, rows: list[Row]) -> None:
     """Print the rows, and write them to the file given by --json."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     print(f"{title} (torch {torch.__version__}, {torch.get_num_threads()} threads)")
-    for row in rows:
-        verdict = "" if row.met is None else ("  met" if row.met else "  MISSED")
-        print(f"  {row.name:<58} {row.value:>9.3g} {row.unit:<6} {row.target}{verdict}")
-        if row.detail:
-            print(f"      {row.detail}")
+    show(rows)
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=2))

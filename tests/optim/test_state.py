@@ -32,6 +32,7 @@ def run(optimizer: NGD, criterion: Gaussian, steps: int, start: int = 0, size: i
 OPTIONS = {
     "default": {},
     "average": {"weight_average": 6.0, "refresh": 3},
+    "short": {"state_dtype": torch.bfloat16},
     "low-rank": {"solver": "low_rank"},
     "whitening": {"method": "whitening"},
     "diagonal": {"method": "diagonal"},
@@ -88,6 +89,22 @@ def test_a_resumed_linear_network_continues_bit_for_bit():
     train(resumed, resumed.likelihood, x[10:], y[10:], 3)
     for a, b in zip(weights_of(whole), weights_of(second), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_short_state_has_half_the_bytes_and_trains_alike():
+    """The average of gradients and the last step are rounded to 8 bits, nothing else."""
+    ends = {}
+    for dtype in (None, torch.bfloat16):
+        model, criterion = seeded(lambda: mlp(3, 6, 2)).float(), Gaussian()
+        optimizer = NGD(model, criterion, state_dtype=dtype)
+        x, y = randn(40, 3, seed=8).float(), randn(40, 2, seed=9).float()
+        train(optimizer, criterion, x, y, 12)
+        state = optimizer.state_dict()["natural"]
+        held = [*state["momentum"]["values"].values(), *state["lengths"]["tensors"].values()]
+        assert {t.dtype for t in held} == {dtype or torch.float32}
+        ends[dtype] = criterion(model(x), y).item()
+        start = criterion(seeded(lambda: mlp(3, 6, 2)).float()(x), y).item()
+    assert abs(ends[None] - ends[torch.bfloat16]) < 0.03 * (start - ends[None])
 
 
 def test_the_state_is_keyed_by_module_name():

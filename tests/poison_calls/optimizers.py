@@ -65,6 +65,7 @@ _NGD_OPTIONS = lambda: (  # noqa: E731
         "method": "kronecker",
         "solver": "auto",
         "weight_average": 1.0,
+        "state_dtype": torch.bfloat16,
         "reduction": "mean",
         "strict": True,
         "generator": seeded(),

@@ -130,6 +130,15 @@ def check_generator(generator: Any, like: Tensor) -> None:
         )
 
 
+def check_state_dtype(dtype: Any) -> None:
+    """Raise unless this is None or torch.bfloat16, which has the range of single precision."""
+    if dtype is None or dtype is torch.bfloat16:
+        return
+    if isinstance(dtype, torch.dtype):
+        raise InvalidInputError(f"state_dtype must be torch.bfloat16 or None, but is {dtype}.")
+    raise DtypeError(f"state_dtype must be torch.bfloat16 or None, but is {describe(dtype)}.")
+
+
 def divide(
     model: Module, trainable: Sequence[Tensor], groups: Sequence[Mapping[str, Any]] | None
 ) -> list[dict[str, Any]]:

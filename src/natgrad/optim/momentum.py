@@ -34,6 +34,7 @@ class Momentum:
 
     Args:
         factor: The largest μ.
+        dtype: Precision of ḡ; None for that of the gradients.
 
     Attributes:
         values: ḡ by parameter, in the units of the last `.grad`.
@@ -53,8 +54,8 @@ class Momentum:
         (tensor([4.]), tensor([5.]))
     """
 
-    def __init__(self, factor: float) -> None:
-        self.factor = factor
+    def __init__(self, factor: float, dtype: torch.dtype | None = None) -> None:
+        self.factor, self.dtype = factor, dtype
         self.reset()
 
     def reset(self) -> None:
@@ -84,7 +85,12 @@ class Momentum:
         known = [p for p in held if p in self.values]
         if known:
             given, values = [held[p] for p in known], [self.values[p] for p in known]
-            for p, ahead in zip(known, torch._foreach_lerp(given, values, old), strict=True):
+            if self.dtype is None:
+                found = torch._foreach_lerp(given, values, old)
+            else:  # torch's lerp does not mix precisions, but its sum does
+                found = torch._foreach_mul(given, 1 - old)
+                torch._foreach_add_(found, values, alpha=old)
+            for p, ahead in zip(known, found, strict=True):
                 p.grad = ahead
         try:
             yield
@@ -112,9 +118,13 @@ class Momentum:
         known = [p for p in self._seen if p in self.values]
         if known:
             values, fresh = [self.values[p] for p in known], [self._seen[p] for p in known]
-            torch._foreach_lerp_(values, fresh, 1 / self.weight)
+            if self.dtype is None:
+                torch._foreach_lerp_(values, fresh, 1 / self.weight)
+            else:
+                for value, g in zip(values, fresh, strict=True):
+                    value.copy_(torch.lerp(value.to(g.dtype), g, 1 / self.weight))
         for p in self._seen.keys() - self.values.keys():
-            self.values[p] = self._seen[p].clone()
+            self.values[p] = self._seen[p].to(self.dtype or p.dtype, copy=True)
         self._seen = {}
         self._mu = min(self.factor, max(0.0, 1 - length))
 
@@ -152,7 +162,7 @@ class Momentum:
         self._lengths, self._log = state["lengths"], state["log"]
         kept = {name: p for p, name in names.items()}
         self.values = {
-            kept[name]: torch.empty_like(kept[name]).copy_(value)
+            kept[name]: torch.empty_like(kept[name], dtype=self.dtype).copy_(value)
             for name, value in state["values"].items()
             if value is not None
         }

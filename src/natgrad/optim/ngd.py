@@ -16,7 +16,7 @@ from natgrad._warn import warn_user
 from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Reduction
 from natgrad.optim import statistics
-from natgrad.optim._arguments import check_generator, divide, trainable
+from natgrad.optim._arguments import check_generator, check_state_dtype, divide, trainable
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import Core, Method, as_factors, as_rules, check_options
@@ -89,6 +89,8 @@ class NGD(Resumable):
             factors, `"diagonal"`, and `"conjugate_gradients"` with the whole Fisher.
         solver: How factors are inverted; `"auto"` chooses by cost.
         weight_average: a, to keep an average of the weights with a/(k + a); see `averaged`.
+        state_dtype: `torch.bfloat16` halves the memory of the average of gradients and of the last
+            step, from 8 to 4 bytes per parameter. By default they have the parameters' precision.
         reduction: Reduction of a loss that is not the likelihood itself.
         strict: Raise, instead of warning, if a parameter has no Kronecker factors.
         generator: Random generator for the sampled labels; by default a new one with seed 0.
@@ -138,6 +140,7 @@ class NGD(Resumable):
         method: Method = "kronecker",
         solver: Solver = "auto",
         weight_average: float | None = None,
+        state_dtype: torch.dtype | None = None,
         reduction: Reduction | None = None,
         strict: bool = False,
         generator: torch.Generator | None = None,
@@ -155,6 +158,7 @@ class NGD(Resumable):
         self.factors, split = as_factors(factors), self.damping.split
         refresh = check_options(refresh, method, solver, split, reduction, strict)
         check_generator(generator, params[0])
+        check_state_dtype(state_dtype)
         super().__init__(divide(model, params, groups), defaults)
         criterion = observed(likelihood)
         self.model, self.likelihood = model, criterion.base
@@ -176,7 +180,7 @@ class NGD(Resumable):
             adam=isinstance(self.step_length, Learned),
         )
         self.generator = self._core.generator
-        self._momentum = Momentum(momentum) if momentum else None
+        self._momentum = Momentum(momentum, state_dtype) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
         self._params = params
         self._average = None
@@ -184,7 +188,8 @@ class NGD(Resumable):
             self._average = WeightAverage(self._moving(), weight_average)
         self._lengths, self._measured = None, None
         if isinstance(self.step_length, Learned):
-            self._lengths = Lengths(self.step_length, self._core.preconditioner.names)
+            names = self._core.preconditioner.names
+            self._lengths = Lengths(self.step_length, names, state_dtype)
         else:
             ruler = Ruler(self.step_length, custom=reduction is not None)
             self._measured = Measured(ruler, params, self.damping.reject)

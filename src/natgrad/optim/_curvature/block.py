@@ -264,7 +264,6 @@ class BlockDiagonal:
         self.relative, self.adam = relative, adam
         self.plain = {name: self._without(p) for name, p in coverage.others.items()}
         self.chain, self._sigma = chain, Factor(memory)
-        self._gradients: dict[str, Tensor] = {}
         self.settled: set[str] = set()
         self.names = [*self.blocks, OTHERS]
         self.scale = 0.0
@@ -344,7 +343,7 @@ class BlockDiagonal:
                     parts.append(outer)
                     continue
             kind: dict[str, Any] = {"name": name, "norm": block.layer.norm, "unit": block.unit}
-            pending.append((*self._dense(name, block, batch.total), kind))
+            pending.append((*self._dense(block, batch.total), kind))
         if plain := self._plain_part(batch):
             pending.append((*plain, {"name": OTHERS}))
         values = torch.stack([found[2] for found in pending]).tolist() if pending else []
@@ -352,14 +351,10 @@ class BlockDiagonal:
             parts.append(Part(params, tensors, slope, **kind))
         return Direction(parts)
 
-    def _dense(
-        self, name: str, block: Block, total: float
-    ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        g = block.layer.gradient(self._gradients.get(name))
+    def _dense(self, block: Block, total: float) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        g = block.layer.gradient()
         assert g is not None
         own = g.dtype
-        if block.layer.bias is not None:
-            self._gradients[name] = g
         g = wide(g if total == 1 else g / total)
         d = block.direction(g)
         slope = torch.dot(g.reshape(-1), d.reshape(-1))

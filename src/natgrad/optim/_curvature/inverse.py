@@ -13,12 +13,11 @@ Measured in float32 for n = 400…2000; LAPACK is far below its peak speed at th
 `woodbury` is Sherman–Morrison ([BLH18] §7).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from natgrad._checks import ALL_FLOATS, choice, integer, tensor
 from natgrad.errors import InvalidInputError, ShapeError
@@ -104,15 +103,27 @@ class Blocks(Dense):
 
     def left(self, g: Tensor) -> Tensor:
         """Return M g."""
-        count, k, _ = self.matrix.shape
-        rows = pad(g, (0, 0, 0, count * k - len(g))).reshape(count, k, -1)
-        return (self.matrix @ rows).reshape(count * k, -1)[: len(g)]
+        out = torch.empty_like(g, memory_format=torch.contiguous_format)
+        for block, start, stop in self._places(len(g)):
+            torch.mm(block, g[start:stop], out=out[start:stop])
+        return out
 
     def right(self, g: Tensor) -> Tensor:
         """Return g M."""
-        (count, k, _), n = self.matrix.shape, g.shape[1]
-        columns = pad(g, (0, count * k - n)).reshape(-1, count, k).transpose(0, 1)
-        return (columns @ self.matrix).transpose(0, 1).reshape(-1, count * k)[:, :n]
+        out = torch.empty_like(g, memory_format=torch.contiguous_format)
+        for block, start, stop in self._places(g.shape[1]):
+            torch.mm(g[:, start:stop], block, out=out[:, start:stop])
+        return out
+
+    def _places(self, n: int) -> Iterator[tuple[Tensor, int, int]]:
+        """Yield the blocks, without what reaches beyond n, and where they begin and end.
+
+        One product after the other writes into its place; a stack of products needs two copies.
+        """
+        k = self.matrix.shape[1]
+        for block, start in zip(self.matrix, range(0, n, k), strict=False):
+            stop = min(start + k, n)
+            yield block[: stop - start, : stop - start], start, stop
 
 
 class Corrected:

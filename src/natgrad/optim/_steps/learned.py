@@ -53,13 +53,16 @@ class Lengths:
     Args:
         rule: The constants.
         blocks: Names of the blocks.
+        dtype: Precision in which the last step is kept; None for that of the parameters.
 
     Attributes:
         values: η by block.
     """
 
-    def __init__(self, rule: Learned, blocks: Iterable[str]) -> None:
-        self.rule = rule
+    def __init__(
+        self, rule: Learned, blocks: Iterable[str], dtype: torch.dtype | None = None
+    ) -> None:
+        self.rule, self.dtype = rule, dtype
         self.values = dict.fromkeys(blocks, rule.start)
         self._last: dict[str, Trace] = {}
         self._bound: set[str] = set()
@@ -144,7 +147,10 @@ class Lengths:
             # A rate below one half belongs to a schedule; η must not compensate for it.
             gain = max(0.0, min(1.0, 2 * largest - 1))
             bound = part.name in self._bound
-            self._last[part.name] = Trace(part.params, part.dense(), part.slope, gain, bound, rate)
+            tensors = part.dense()
+            if self.dtype is not None:
+                tensors = [d.to(self.dtype) for d in tensors]
+            self._last[part.name] = Trace(part.params, tensors, part.slope, gain, bound, rate)
 
     def take(
         self,
@@ -244,7 +250,7 @@ class Lengths:
             block: Trace(
                 [kept[name] for name in trace["params"]],
                 [
-                    torch.empty_like(kept[name]).copy_(state["tensors"][name])
+                    torch.empty_like(kept[name], dtype=self.dtype).copy_(state["tensors"][name])
                     for name in trace["params"]
                 ],
                 trace["slope"],

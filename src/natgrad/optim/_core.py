@@ -16,9 +16,10 @@ from natgrad.optim._arguments import literal, rule
 from natgrad.optim._capture.hooks import Capture, Schedule
 from natgrad.optim._capture.moments import Factors, Gather, Source
 from natgrad.optim._criteria.observed import Observed
-from natgrad.optim._curvature.block import BlockDiagonal, KroneckerBlock
+from natgrad.optim._curvature.block import BlockDiagonal
 from natgrad.optim._curvature.conjugate_gradients import ConjugateGradients
 from natgrad.optim._curvature.inverse import Solver
+from natgrad.optim._curvature.kronecker import KroneckerBlock
 from natgrad.optim._curvature.plain import DiagonalBlock
 from natgrad.optim._curvature.propagated import Chain
 from natgrad.optim._distributed import unwrap

@@ -15,8 +15,9 @@ from natgrad.optim._arguments import trainable
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import as_factors
 from natgrad.optim._criteria.observed import Criterion, observed
-from natgrad.optim._curvature.block import BlockDiagonal, KroneckerBlock
+from natgrad.optim._curvature.block import BlockDiagonal
 from natgrad.optim._curvature.factor import symmetric
+from natgrad.optim._curvature.kronecker import KroneckerBlock
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim.preconditioner import Preconditioner
 

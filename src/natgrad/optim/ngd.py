@@ -13,7 +13,6 @@ from torch.nn import Module
 from natgrad._checks import function, integer, number, refuse_unknown
 from natgrad._named import named
 from natgrad._warn import warn_user
-from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Reduction
 from natgrad.optim import statistics
 from natgrad.optim._arguments import check_generator, check_state_dtype, divide, trainable
@@ -25,6 +24,7 @@ from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._direction import rates
 from natgrad.optim._layers.coverage import announce
 from natgrad.optim._optimizer import Resumable, unscaled
+from natgrad.optim._published import as_published
 from natgrad.optim._scales import scale_notes
 from natgrad.optim._steps.averaging import WeightAverage
 from natgrad.optim._steps.learned import Lengths
@@ -38,7 +38,6 @@ from natgrad.optim.step_length import (
     UNVERIFIED,
     AdaptationWarning,
     Closure,
-    EqualShare,
     Learned,
     StepLength,
 )
@@ -236,31 +235,8 @@ class NGD(Resumable):
         """
         double = trainable(model, likelihood)[0].dtype == torch.float64
         refuse_unknown(options, ["samples", *inspect.signature(cls).parameters], "NGD.published")
-        samples = integer(samples, "samples", low=1)
-        if options.get("factors") is not None and samples != 1:
-            raise InvalidInputError(
-                "samples and factors were both given: name K in "
-                f"factors=Factors(samples={samples}, memory=0, exact_output=False, block=None, "
-                "rows=None)."
-            )
         floor = (1e-10 if double else 1e-8) if floor is None else floor
-        rule = Adaptive(
-            start=damping,
-            floor=floor,
-            relative_floor=0.0,
-            split="equal",
-            least_share=0.0,
-            reject=math.inf,
-        )
-        defaults: dict[str, Any] = {
-            "momentum": 0.0,
-            "step_length": EqualShare(),
-            "damping": rule,
-            "factors": Factors(
-                samples=samples, memory=0.0, exact_output=False, block=None, rows=None
-            ),
-            "refresh": 1,
-        }
+        defaults = as_published(damping, floor, samples, factors=options.get("factors"))
         return cls(model, likelihood, lr=lr, **(defaults | options))
 
     @classmethod

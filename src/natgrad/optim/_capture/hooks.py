@@ -23,10 +23,10 @@ from natgrad.likelihoods.base import all_finite
 from natgrad.optim._capture.batch import Batch, Call
 from natgrad.optim._capture.moments import Gather, Visit
 from natgrad.optim._capture.replay import Habits, Replay
+from natgrad.optim._capture.watching import watch_layers
 from natgrad.optim._criteria.observed import Observed
 from natgrad.optim._distributed import World
 from natgrad.optim._layers.linear import Layer
-from natgrad.optim._layers.recurrent import restore, unfused
 
 # Steps after which the interval between refreshes grows by one, up to the requested interval: the
 # factors change fastest at the beginning.
@@ -76,6 +76,7 @@ class Capture:
 
     Attributes:
         paused: Whether the hooks do nothing.
+        visits: The passes through each layer since the outputs of the last forward were used.
         structure: The model's structure when the hooks were installed.
     """
 
@@ -94,7 +95,7 @@ class Capture:
         self.structure = Structure(model, gather.coverage.layers)
         self._entry = model if compiled is None else compiled
         self._calls: list[tuple[Call, Callable[[], object]]] = []
-        self._visits: dict[str, list[Visit]] = {}
+        self.visits: dict[str, list[Visit]] = {}
         self._replay: Replay | None = None
         self._habits = Habits()
         self._handles = self._install(weakref.ref(self))
@@ -116,14 +117,14 @@ class Capture:
             likelihood: Likelihood, output: Tensor, y: Tensor, loss: Tensor, *parts: Tensor
         ) -> None:
             capture = this()
-            if capture is None or capture.paused or not capture._active():
+            if capture is None or capture.paused or not capture.active():
                 return
             if loss.requires_grad and capture._saw(output):
                 capture._criterion_called(likelihood, output, y, loss, parts or (output,))
 
         handles = [self._entry.register_forward_pre_hook(before, with_kwargs=True)]
         if self.compiled is None:
-            handles += self._watch_layers(this)
+            handles += watch_layers(this, self.gather.coverage.layers)
         handles.append(self._entry.register_forward_hook(after))
         if self.reduction is None:
             handles += self.criterion.watch(listen)
@@ -131,52 +132,14 @@ class Capture:
 
     def _enters(self, module: Module) -> bool:
         """Return whether this module is the one that the user calls, and capture is active."""
-        return self._entry is module and self._active()
+        return self._entry is module and self.active()
 
-    def _follows(self, name: str, module: Module) -> bool:
+    def follows(self, name: str, module: Module) -> bool:
         """Return whether a module is this model's; a copy of the model has copies of the hooks."""
         layer = self.gather.coverage.layers.get(name)
         if layer is None or not (layer.module is module or module in layer.also):
             return False
-        return (self.schedule.wanted or not layer.searches) and self._active()
-
-    def _watch_layers(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
-        def watch(name: str) -> Callable[[Module, Any, dict[str, Any], Any], None]:
-            def after(module: Module, inputs: Any, named: dict[str, Any], output: Any) -> None:
-                capture = this()
-                if capture is None or capture.paused or not capture._follows(name, module):
-                    return
-                layers = capture.gather.coverage.layers
-                for key, x, edge, called in layers[name].passes(inputs, named, output, layers):
-                    capture._visits.setdefault(key, []).append(Visit(x, edge, called=called))
-
-            return after
-
-        layers = self.gather.coverage.layers
-        handles = []
-        for name, layer in layers.items():
-            for module in (layer.module, *layer.also):
-                handles.append(module.register_forward_hook(watch(name), with_kwargs=True))
-        for module in {layer.module for layer in layers.values() if layer.fused}:
-            handles += self._unfuse(this, module)
-        return handles
-
-    def _unfuse(self, this: "weakref.ref[Capture]", module: Module) -> list[RemovableHandle]:
-        """Run a module without fused kernels if the graph is searched for its products."""
-        held: list[tuple[bool, bool]] = []
-
-        def before(*_: Any) -> None:
-            capture = this()
-            active = capture is not None and not capture.paused and capture._active()
-            held.append(unfused(active and capture is not None and capture.schedule.wanted))
-
-        def after(*_: Any) -> None:
-            restore(held.pop())
-
-        return [
-            module.register_forward_pre_hook(before),
-            module.register_forward_hook(after, always_call=True),
-        ]
+        return (self.schedule.wanted or not layer.searches) and self.active()
 
     def remove(self) -> None:
         """Remove every hook."""
@@ -187,7 +150,7 @@ class Capture:
 
     def clear(self) -> None:
         """Discard what was recorded."""
-        self._calls, self._visits, self._replay = [], {}, None
+        self._calls, self.visits, self._replay = [], {}, None
 
     def batch(self, world: World, *, unscaled: float = 1.0) -> Batch:
         """Return the batch that was back-propagated since the last call, and discard it.
@@ -214,7 +177,8 @@ class Capture:
             )
         return Batch(calls, unscaled=unscaled, world=world)
 
-    def _active(self) -> bool:
+    def active(self) -> bool:
+        """Return whether the model is trained: in training mode, with gradients, uncompiled."""
         on = self.model.training and torch.is_grad_enabled()
         return on and not torch.compiler.is_compiling()
 
@@ -222,18 +186,18 @@ class Capture:
         known = self._replay is not None and self._replay.alive()
         # A criterion cannot be called on a forward pass whose outputs are gone, and one that was
         # called on all of them will not be called again.
-        self._visits = {
+        self.visits = {
             name: kept
-            for name, seen in self._visits.items()
+            for name, seen in self.visits.items()
             if known and (kept := [visit for visit in seen if not visit.used])
         }
         self._replay = Replay(self.model, args, kwargs, self._habits)
 
     def _saw(self, output: Tensor) -> bool:
         """Return whether outputs come from this model, not from another with the same criterion."""
-        if not self._visits:
+        if not self.visits:
             return self._replay is not None and self._replay.giving(output) is not None
-        nodes = {visit.edge.node for seen in self._visits.values() for visit in seen}
+        nodes = {visit.edge.node for seen in self.visits.values() for visit in seen}
         return any(node in nodes for node in _ancestors(output))
 
     def _reached(self, output: Tensor) -> dict[str, list[Visit]]:
@@ -241,7 +205,7 @@ class Capture:
         nodes = set(_ancestors(output))
         found = {
             name: [visit for visit in seen if visit.edge.node in nodes]
-            for name, seen in self._visits.items()
+            for name, seen in self.visits.items()
         }
         return {name: seen for name, seen in found.items() if seen}
 
@@ -285,7 +249,7 @@ class Capture:
             output = self._run_uncompiled(replay)
         # Walking the graph takes time, so do it only if the result is used.
         needed = self.schedule.wanted or call.n == 1
-        visits = self._reached(output) if needed else self._visits
+        visits = self._reached(output) if needed else self.visits
         for seen in visits.values():
             for visit in seen:
                 visit.used = True
@@ -310,7 +274,7 @@ class Capture:
                 "the criterion needs the compiled model's own outputs; compute what comes after "
                 "them inside the model, or do not compile it."
             )
-        handles = self._watch_layers(weakref.ref(self))
+        handles = watch_layers(weakref.ref(self), self.gather.coverage.layers)
         try:
             return replay.graph()
         finally:

@@ -1,6 +1,5 @@
-"""Blocks of the Fisher, one per layer: Kronecker products, [BLH18] (10) and (20), or diagonals."""
+"""All blocks of the Fisher, one per layer, and what becomes of the other parameters."""
 
-import math
 import statistics
 from collections.abc import Mapping
 from typing import Any
@@ -11,222 +10,20 @@ from torch.nn import Parameter
 
 from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Likelihood
-from natgrad.optim._capture.batch import Batch, Call
-from natgrad.optim._curvature.factor import Factor, average, ridges
-from natgrad.optim._curvature.inverse import Dense, Keeper, Solver
+from natgrad.optim._capture.batch import Batch
+from natgrad.optim._curvature.factor import Factor
+from natgrad.optim._curvature.inverse import Dense, Keeper
+from natgrad.optim._curvature.kronecker import KroneckerBlock
 from natgrad.optim._curvature.plain import AdamBlock, DiagonalBlock, PlainBlock
 from natgrad.optim._curvature.propagated import Chain
-from natgrad.optim._direction import Direction, OuterPart, Part
+from natgrad.optim._direction import Direction, Part
 from natgrad.optim._distributed import World
 from natgrad.optim._layers.coverage import Coverage
-from natgrad.optim._layers.linear import Layer, wide
-from natgrad.optim._states import entries, real
-from natgrad.optim.damping import Split
-
-FADED = 1e-4
-"""Below this fraction of its largest mean eigenvalue a block no longer lowers a relative damping.
-If the Fisher vanishes because all labels are fitted, directions then vanish with the gradient."""
-
+from natgrad.optim._layers.linear import wide
+from natgrad.optim._states import entries
 
 OTHERS = "(others)"
 """Name of the part that holds all parameters without a block."""
-
-
-class KroneckerBlock:
-    """Λ ⊗ Λ̃ of one layer, with the inverses of both factors.
-
-    Args:
-        layer: The layer.
-        memory: How many past samples the factors remember.
-        split: How the factors share the damping.
-        solver: How the factors are inverted.
-        power: −1 for the natural gradient, −½ for square-root whitening ([BLH18] §6).
-        keep: Whether to keep the factors after inversion.
-
-    Attributes:
-        mean: Mean eigenvalue of Λ times that of Λ̃, at the last refresh.
-        peak: The largest mean so far.
-        unit: Factor on the damping at the last refresh.
-    """
-
-    def __init__(
-        self,
-        layer: Layer,
-        *,
-        memory: float,
-        split: Split,
-        solver: Solver,
-        power: float = -1.0,
-        keep: bool = True,
-    ) -> None:
-        self.layer, self.split, self.keep = layer, split, keep
-        inputs, errors = layer.sides
-        self.inputs, self.errors = Factor(memory, inputs), Factor(memory, errors)
-        self.right = Keeper(solver, power=power, cut=inputs is not None)
-        self.left = Keeper(solver, power=power, cut=errors is not None)
-        self.mean, self.peak, self.unit = 0.0, 0.0, 1.0
-
-    def wants(self, call: Call) -> bool:
-        """Return whether a call has moments of this layer."""
-        moments = call.moments.get(self.layer.name)
-        return moments is not None and (moments.errors is not None or moments.constant_errors)
-
-    @property
-    def known(self) -> bool:
-        """Return whether both factors have been estimated."""
-        return self.inputs.known and self.errors.known
-
-    @property
-    def ready(self) -> bool:
-        """Return whether both factors have been inverted."""
-        return self.left.inverse is not None
-
-    @property
-    def settled(self) -> bool:
-        """Return whether the error factor will never change."""
-        return self.errors.constant
-
-    def update(self, batch: Batch) -> None:
-        """Add the moments of a batch to the averages; the batch may have several calls.
-
-        Calls of a criterion that does not depend on the layer, such as one of another head, have no
-        errors for it.
-        """
-        world = batch.world
-        pairs = zip(batch.calls, batch.weights, strict=True)
-        weights = [weight for call, weight in pairs if self.wants(call)]
-        seen = [call.moments[self.layer.name] for call in batch.calls if self.wants(call)]
-        inputs, errors = [m.inputs for m in seen], [m.errors for m in seen]
-        rows = sum(w * m.rows for w, m in zip(weights, seen, strict=True))
-        if world.size > 1:
-            (rows,) = world.sum([rows])
-        per_row = [w / rows for w in weights]
-        self.inputs.update(average(inputs, per_row, world), n=batch.count)
-        if not seen[0].constant_errors or len(seen) < len(batch.calls):
-            self.errors.update(average(errors, weights, world), n=batch.count)
-        elif not self.errors.constant and errors[0] is not None:
-            self.errors.fix(errors[0].summed() / batch.calls[0].n)
-
-    def refresh(self, damping: float, *, relative: bool = False, here: bool = True) -> list[Keeper]:
-        """Invert both factors with this damping, or allocate memory for the inverses.
-
-        Args:
-            damping: λ, in units of the block's mean eigenvalue if it is `relative`.
-            relative: Whether the damping is relative.
-            here: Whether this process inverts.
-
-        Returns:
-            The dense inverses that other processes may need.
-        """
-        inputs, errors = self.inputs.mean_eigenvalue(), self.errors.mean_eigenvalue()
-        self.mean = inputs * errors
-        self.peak = max(self.peak, self.mean)
-        self.unit = max(self.mean, FADED * self.peak) if relative else 1.0
-        damping = damping * self.unit
-        right, left = ridges(self.split, damping, inputs, errors)
-        if self.layer.one_sided:
-            right, left = 0.0, damping
-        dense = []
-        if self.right.refresh(self.inputs, right, here=here):
-            dense.append(self.right)
-        if self.left.refresh(self.errors, left, here=here):
-            dense.append(self.left)
-        if not self.keep:
-            self.inputs.forget()
-            self.errors.forget()
-        return dense
-
-    def direction(self, g: Tensor) -> Tensor:
-        """Return (Λ̃ + γ̃)⁻¹ g (Λ + γ)⁻¹, (20) without α/L.
-
-        Args:
-            g: The gradient, `(n_out, n_in)`.
-        """
-        left, right = self.left.product, self.right.product
-        assert left is not None
-        assert right is not None
-        return right.right(left.left(g))
-
-    def outer(self, x: Tensor, total: float, norms: Mapping[Tensor, float]) -> OuterPart | None:
-        """Return the direction of a single sample, whose gradient is e x̄ᵀ, [BLH18] §3.
-
-        Two matrix–vector products replace two matrix products, and only the norm of the gradient
-        is read.
-
-        Args:
-            x: Inputs of the layer.
-            total: Divisor that turns `.grad` into the gradient of the average loss.
-            norms: Norms of the gradients, by parameter.
-
-        Returns:
-            None if the layer got more than one row, or if `.grad` is not that product, for example
-            because its entries were clipped.
-        """
-        weight, bias = self.layer.weight, self.layer.bias
-        rows = self.layer.input_rows(x)
-        if len(rows) != 1 or not self.layer.rank_one or weight.grad is None:
-            return None
-        if wide(weight.grad).dtype != weight.dtype:  # half precision, in which vectors lose digits
-            return None
-        row = rows[0].to(weight.dtype)
-        if bias is not None and bias.grad is None:
-            return None
-        if bias is not None and bias.grad is not None:
-            e = bias.grad
-        else:
-            peak = int(row.abs().argmax())
-            e = weight.grad[:, peak] / row[peak] if float(row[peak]) else 0 * weight.grad[:, peak]
-        size = math.sqrt(float(torch.dot(e, e)) * float(torch.dot(row, row)))
-        if not math.isclose(size, norms[weight], rel_tol=1e-4, abs_tol=1e-30):
-            return None
-        row = row if bias is None else torch.cat([row, row.new_ones(1)])
-        e = e / total
-        left, right = self.left.product, self.right.product
-        assert left is not None
-        assert right is not None
-        u = left.left(e[:, None])[:, 0]
-        v = right.right(row[None])[0]
-        slope = float(e @ u) * float(row @ v)
-        layer = self.layer
-        kind = {"name": layer.name, "norm": layer.norm, "unit": self.unit}
-        return OuterPart(layer.module, layer.parameters, u, v, slope, **kind)
-
-    def set(self, inputs: Tensor, errors: Tensor) -> None:
-        """Replace both factors."""
-        for factor, matrix in ((self.inputs, inputs), (self.errors, errors)):
-            factor.set(matrix)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the factors and their inverses."""
-        return {
-            "inputs": self.inputs.state_dict(),
-            "errors": self.errors.state_dict(),
-            "right": self.right.state_dict(),
-            "left": self.left.state_dict(),
-            "mean": self.mean,
-            "peak": self.peak,
-            "unit": self.unit,
-        }
-
-    def check_state(self, state: Any, where: str) -> None:
-        """Raise unless the state can be loaded."""
-        entries(state, where, self.state_dict())
-        for name in ("mean", "peak", "unit"):
-            real(state[name], f"{where}.{name}", low=0)
-        pairs = (("inputs", self.inputs, self.right), ("errors", self.errors, self.left))
-        for (name, factor, keeper), shape in zip(pairs, self.layer.factor_shapes, strict=True):
-            factor.check_state(state[name], f"{where}.{name}", shape, kept=self.keep)
-            side = "right" if keeper is self.right else "left"
-            keeper.check_state(state[side], f"{where}.{side}", shape, state[name])
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a checked state."""
-        like = self.layer.weight
-        self.inputs.load_state_dict(state["inputs"], like)
-        self.errors.load_state_dict(state["errors"], like)
-        self.right.load_state_dict(state["right"], like)
-        self.left.load_state_dict(state["left"], like)
-        self.mean, self.peak, self.unit = state["mean"], state["peak"], state["unit"]
 
 
 Block = KroneckerBlock | DiagonalBlock

@@ -1,0 +1,63 @@
+"""Forward hooks on layers: they record what passes through each of them."""
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch.nn import Module
+from torch.utils.hooks import RemovableHandle
+
+from natgrad.optim._capture.moments import Visit
+from natgrad.optim._layers.linear import Layer
+from natgrad.optim._layers.recurrent import restore, unfused
+
+if TYPE_CHECKING:
+    from natgrad.optim._capture.hooks import Capture
+
+
+def watch_layers(
+    this: "weakref.ref[Capture]", layers: Mapping[str, Layer]
+) -> list[RemovableHandle]:
+    """Record every pass through layers in the `visits` of a capture; return the hooks.
+
+    Args:
+        this: The capture, weakly: a model does not keep its optimizer alive.
+        layers: By name.
+    """
+
+    def watch(name: str) -> Callable[[Module, Any, dict[str, Any], Any], None]:
+        def after(module: Module, inputs: Any, named: dict[str, Any], output: Any) -> None:
+            capture = this()
+            if capture is None or capture.paused or not capture.follows(name, module):
+                return
+            layers = capture.gather.coverage.layers
+            for key, x, edge, called in layers[name].passes(inputs, named, output, layers):
+                capture.visits.setdefault(key, []).append(Visit(x, edge, called=called))
+
+        return after
+
+    handles = []
+    for name, layer in layers.items():
+        for module in (layer.module, *layer.also):
+            handles.append(module.register_forward_hook(watch(name), with_kwargs=True))
+    for module in {layer.module for layer in layers.values() if layer.fused}:
+        handles += _unfuse(this, module)
+    return handles
+
+
+def _unfuse(this: "weakref.ref[Capture]", module: Module) -> list[RemovableHandle]:
+    """Run a module without fused kernels if the graph is searched for its products."""
+    held: list[tuple[bool, bool]] = []
+
+    def before(*_: Any) -> None:
+        capture = this()
+        active = capture is not None and not capture.paused and capture.active()
+        held.append(unfused(active and capture is not None and capture.schedule.wanted))
+
+    def after(*_: Any) -> None:
+        restore(held.pop())
+
+    return [
+        module.register_forward_pre_hook(before),
+        module.register_forward_hook(after, always_call=True),
+    ]

@@ -1,0 +1,48 @@
+"""The options that make `NGD` the method of [BLH18] §5."""
+
+import math
+from typing import Any
+
+from natgrad._checks import integer
+from natgrad.errors import InvalidInputError
+from natgrad.optim._capture.moments import Factors
+from natgrad.optim.damping import Adaptive
+from natgrad.optim.step_length import EqualShare
+
+
+def as_published(
+    damping: float, floor: float, samples: int, *, factors: Factors | None
+) -> dict[str, Any]:
+    """Return the options: factors of each batch alone, √λ on both, 1/L, every step.
+
+    Args:
+        damping: λ at the start.
+        floor: Smallest λ.
+        samples: K.
+        factors: Those that the user named, if any.
+
+    Raises:
+        InvalidInputError: If both `samples` and `factors` are given.
+    """
+    samples = integer(samples, "samples", low=1)
+    if factors is not None and samples != 1:
+        raise InvalidInputError(
+            "samples and factors were both given: name K in "
+            f"factors=Factors(samples={samples}, memory=0, exact_output=False, block=None, "
+            "rows=None)."
+        )
+    rule = Adaptive(
+        start=damping,
+        floor=floor,
+        relative_floor=0.0,
+        split="equal",
+        least_share=0.0,
+        reject=math.inf,
+    )
+    return {
+        "momentum": 0.0,
+        "step_length": EqualShare(),
+        "damping": rule,
+        "factors": Factors(samples=samples, memory=0.0, exact_output=False, block=None, rows=None),
+        "refresh": 1,
+    }

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import BatchNorm1d, Linear, Module, Parameter, Sequential, Tanh
+from torch.nn import BatchNorm1d, Embedding, Linear, Module, Parameter, Sequential, Tanh
 
 from natgrad import Categorical, Gaussian
 from natgrad.errors import InvalidInputError
@@ -49,7 +49,7 @@ def test_lengths_follow_the_slope_that_is_left():
     """Against the formula, from gradients and weights alone."""
     model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
     optimizer = NGD(model, criterion, momentum=0.0)
-    logs = dict.fromkeys(("0", "2"), math.log(0.03))
+    logs, left = dict.fromkeys(("0", "2"), math.log(0.03)), dict.fromkeys(("0", "2"), 0.0)
     past: dict[str, tuple[Tensor, float]] = {}
     for k in range(12):
         x, y = randn(40, 3, seed=10 + k), randn(40, 2, seed=40 + k)
@@ -57,7 +57,9 @@ def test_lengths_follow_the_slope_that_is_left():
         g = gradients(model)
         for name, (d, slope) in past.items():
             h = float((joint(g, name) * d).sum()) / slope
-            logs[name] += 0.1 * max(-1.0, min(1.0, h))
+            h = max(-1.0, min(1.0, h))
+            left[name] = (left[name] + h) / 2
+            logs[name] += h * (0.1 + 0.4 * (max(0.0, 2 * left[name] - 1) if h > 0 else 0.0))
         before = {name: p.detach().clone() for name, p in model.named_parameters()}
         optimizer.step()
         steps = {name: before[name] - p.detach() for name, p in model.named_parameters()}
@@ -67,6 +69,38 @@ def test_lengths_follow_the_slope_that_is_left():
             past[name] = d, float((joint(g, name) * d).sum())
             assert optimizer._lengths.values[name] == pytest.approx(math.exp(logs[name]), rel=1e-9)
     assert min(logs.values()) != pytest.approx(math.log(0.03), abs=0.05)
+
+
+def test_lengths_that_are_far_too_short_grow_fast():
+    """Along a straight line all of the slope is left: after ten steps η grows by e^½ each time."""
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer = NGD(model, criterion, step_length=Learned(start=1e-9), momentum=0.0)
+    train(optimizer, criterion, X, Y, 10)
+    before = dict(optimizer._lengths.values)
+    train(optimizer, criterion, X, Y, 1)
+    for name in ("0", "2"):
+        grown = optimizer._lengths.values[name] / before[name]
+        assert grown == pytest.approx(math.exp(0.5), rel=2e-3)
+
+
+def test_rows_of_a_table_move_equally_far_however_few_a_batch_reads():
+    """With 6 of 500 rows in use, each moves as far as with a table of 6 rows."""
+    tokens = torch.arange(6).repeat(5)
+    y = randn(30, 2, seed=5)
+    moved = []
+    for rows in (6, 500):
+        model = seeded(lambda: Sequential(Embedding(6, 4), Linear(4, 2)))
+        table = Embedding(rows, 4, dtype=F64)
+        table.weight.data.zero_()[:6] = model[0].weight.data
+        model[0] = table
+        optimizer = NGD(model, Gaussian(), damping=1e-9)
+        before = table.weight.detach().clone()
+        train(optimizer, optimizer.likelihood, tokens, y, 1)
+        moved.append((table.weight.detach() - before)[:6])
+        assert bool((table.weight[6:] == before[6:]).all())
+    assert_near(moved[1], moved[0], 1e-3)  # up to the damping
+    size = moved[0].norm(dim=1)
+    assert 0.03 * 2 * 0.5 < float(size.mean()) < 0.03 * 2 * 1.01
 
 
 def test_no_layer_steps_farther_than_its_natural_step():

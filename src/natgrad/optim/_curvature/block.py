@@ -139,8 +139,7 @@ class BlockDiagonal:
                 if outer is not None:
                     parts.append(outer)
                     continue
-            kind: dict[str, Any] = {"name": name, "norm": block.layer.norm, "unit": block.unit}
-            pending.append((*self._dense(block, batch.total), kind))
+            pending.append(self._dense(name, block, batch.total))
         if plain := self._plain_part(batch):
             pending.append((*plain, {"name": OTHERS}))
         values = torch.stack([found[2] for found in pending]).tolist() if pending else []
@@ -148,7 +147,9 @@ class BlockDiagonal:
             parts.append(Part(params, tensors, slope, **kind))
         return Direction(parts)
 
-    def _dense(self, block: Block, total: float) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    def _dense(
+        self, name: str, block: Block, total: float
+    ) -> tuple[list[Tensor], list[Tensor], Tensor, dict[str, Any]]:
         g = block.layer.gradient()
         assert g is not None
         own = g.dtype
@@ -157,7 +158,8 @@ class BlockDiagonal:
         slope = torch.dot(g.reshape(-1), d.reshape(-1))
         pairs = zip(block.layer.parameters, block.layer.split(d.to(own)), strict=True)
         moved = [(p, part) for p, part in pairs if p.grad is not None]
-        return [p for p, _ in moved], [part for _, part in moved], slope
+        kind = {"name": name, "norm": block.layer.norm(d), "unit": block.unit}
+        return [p for p, _ in moved], [part for _, part in moved], slope, kind
 
     def _plain_part(self, batch: Batch) -> tuple[list[Tensor], list[Tensor], Tensor] | None:
         moved = [plain for plain in self.plain.values() if plain.ready]

@@ -176,7 +176,7 @@ class KroneckerBlock:
         v = right.right(row[None])[0]
         slope = float(e @ u) * float(row @ v)
         layer = self.layer
-        kind = {"name": layer.name, "norm": layer.norm, "unit": self.unit}
+        kind = {"name": layer.name, "norm": layer.norm(), "unit": self.unit}
         return OuterPart(layer.module, layer.parameters, u, v, slope, **kind)
 
     def set(self, inputs: Tensor, errors: Tensor) -> None:

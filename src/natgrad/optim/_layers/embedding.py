@@ -40,10 +40,18 @@ class EmbeddingLayer(Layer):
         n_out, n_in = self.shape
         return (n_in,), factor_shape(n_out, self.largest)
 
-    @property
-    def norm(self) -> float:
-        """Return the norm of a direction whose length is learned: one per entry."""
-        return math.sqrt(self.weight.numel())
+    def norm(self, d: Tensor | None = None) -> float:
+        """Return the norm of a direction whose length is learned: one per number of a moving row.
+
+        A batch reads few rows of a large table. The number of moving rows is (Σ r)²/Σ r², where r
+        are their norms: all rows if these are equal, one if only one moves.
+        """
+        n_out, n_in = self.shape
+        moving = float(n_in)
+        if d is not None:
+            rows = torch.linalg.vector_norm(d, dim=0)
+            moving = float(rows.sum()) ** 2 / max(float(rows.square().sum()), 1e-300)
+        return math.sqrt(n_out * max(1.0, moving))
 
     def input_rows(self, x: Tensor) -> Tensor:
         """Return the indices, one row each."""

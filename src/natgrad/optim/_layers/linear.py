@@ -109,9 +109,12 @@ class Layer(ABC):
             self.shape[0] if len(errors) == 3 else None,
         )
 
-    @property
-    def norm(self) -> float:
-        """Return the norm of a direction whose length is learned: √min(m, n) · √max(1, m/n)."""
+    def norm(self, d: Tensor | None = None) -> float:
+        """Return the norm of a direction whose length is learned: √min(m, n) · √max(1, m/n).
+
+        Args:
+            d: The direction, shape `shape`, for layers whose norm depends on it.
+        """
         *stack, m, n = self.shape
         return math.sqrt(math.prod(stack) * min(m, n) * max(1.0, m / n))
 

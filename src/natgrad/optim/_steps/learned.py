@@ -48,7 +48,8 @@ class Lengths:
     After a step along d the next gradient g has the slope gᵀd. With h the ratio of this slope to
     the one that the step began with, log η += rate · h, |h| ≤ 1: h > 0 says that the step ended
     before the minimum along d, h < 0 beyond it. The next batch is independent of d, so h does not
-    mistake the noise of a batch for a slope.
+    mistake the noise of a batch for a slope. If more than half of the slope was left after the last
+    steps, too, η is far too short, and the rate rises up to `fast`.
 
     Args:
         rule: The constants.
@@ -57,6 +58,7 @@ class Lengths:
 
     Attributes:
         values: η by block.
+        left: An average of the last h by block.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Lengths:
     ) -> None:
         self.rule, self.dtype = rule, dtype
         self.values = dict.fromkeys(blocks, rule.start)
+        self.left = dict.fromkeys(self.values, 0.0)
         self._last: dict[str, Trace] = {}
         self._bound: set[str] = set()
         self._loss = self._spread = 0.0  # averages of losses, and of their distances from it
@@ -107,12 +110,16 @@ class Lengths:
             h = slope / batch.total / last.slope if batch.total else 0.0
             if math.isfinite(h):
                 h = max(-1.0, min(0.0 if last.bound else 1.0, h))
-                self._change(name, last.gain * h)
+                self._change(name, h, last.gain)
         self._last = {}
 
-    def _change(self, name: str, by: float) -> None:
-        value = self.values[name] * math.exp(self.rule.rate * by)
-        self.values[name] = min(max(value, self.rule.floor), self.rule.ceiling)
+    def _change(self, name: str, h: float, gain: float) -> None:
+        rule = self.rule
+        self.left[name] = left = (self.left[name] + h) / 2
+        far = max(0.0, 2 * left - 1) if h > 0 else 0.0
+        rate = rule.rate + (rule.fast - rule.rate) * far
+        value = self.values[name] * math.exp(rate * gain * h)
+        self.values[name] = min(max(value, rule.floor), rule.ceiling)
 
     def apply(self, direction: Direction) -> None:
         """Scale every part of a direction to its length: η times its norm, but at most d itself.
@@ -187,7 +194,7 @@ class Lengths:
             torch._foreach_add_(last.params, last.tensors, alpha=last.rate)
         for name, value in self.values.items():
             self.values[name] = max(value / 2, self.rule.floor)
-        self._last = {}
+        self._last, self.left = {}, dict.fromkeys(self.values, 0.0)
 
     def state_dict(self, names: Mapping[Tensor, str]) -> dict[str, Any]:
         """Return the lengths and the last step by block, and its direction by parameter."""
@@ -203,11 +210,12 @@ class Lengths:
             }
             tensors |= {names[p]: d for p, d in zip(trace.params, trace.tensors, strict=True)}
         losses = {"mean": self._loss, "spread": self._spread, "batches": self._batches}
-        return {"values": dict(self.values), "last": last, "tensors": tensors, "losses": losses}
+        numbers = {"values": dict(self.values), "left": dict(self.left)}
+        return {**numbers, "last": last, "tensors": tensors, "losses": losses}
 
     def check_state(self, state: Any, where: str, names: Mapping[Tensor, str]) -> None:
         """Raise unless the state can be loaded."""
-        entries(state, where, ("values", "last", "tensors", "losses"))
+        entries(state, where, ("values", "left", "last", "tensors", "losses"))
         losses = entries(state["losses"], f"{where}.losses", ("mean", "spread", "batches"))
         real(losses["mean"], f"{where}.losses.mean")
         real(losses["spread"], f"{where}.losses.spread", low=0)
@@ -215,6 +223,8 @@ class Lengths:
         for block, value in entries(state["values"], f"{where}.values", self.values).items():
             bounds = {"low": self.rule.floor, "high": self.rule.ceiling}
             real(value, f"{where}.values.{block}", **bounds)
+        for block, value in entries(state["left"], f"{where}.left", self.values).items():
+            real(value, f"{where}.left.{block}", low=-1, high=1)
         tensors = entries(state["tensors"], f"{where}.tensors", names.values())
         for p, name in names.items():
             if tensors[name] is not None:
@@ -243,7 +253,8 @@ class Lengths:
     def load_state_dict(self, state: Mapping[str, Any], names: Mapping[Tensor, str]) -> None:
         """Load a checked state."""
         kept = {name: p for p, name in names.items()}
-        self.values, losses = dict(state["values"]), state["losses"]
+        self.values, self.left = dict(state["values"]), dict(state["left"])
+        losses = state["losses"]
         self._loss, self._spread = losses["mean"], losses["spread"]
         self._batches = losses["batches"]
         self._last = {

@@ -18,8 +18,14 @@ author = "The natgrad developers"
 copyright = author
 version = release = natgrad.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "notebooks"]
 suppress_warnings = ["toc.not_included"]  # a test asks that README or a page links each page
 myst_heading_anchors = 4  # the anchors that the repository's pages link to
 
@@ -30,6 +36,22 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_search_summary = False  # pages opened from files may not fetch one another
 html_show_sphinx = False
+
+# The notebooks run when the site is built, and an error in one of them stops the build.
+sphinx_gallery_conf = {
+    "examples_dirs": "notebooks",
+    "gallery_dirs": "tutorials",
+    "filename_pattern": r"\.py$",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "capture_repr": (),  # what a cell prints is shown, not what its last line returns
+    "remove_config_comments": True,
+    "image_srcset": ["2x"],
+    "write_computation_times": False,
+    "min_reported_time": 60,
+}
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

@@ -66,25 +66,30 @@ TOO_WIDE = (
 CONTRAST = """() => {
     const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-    const luminance = (colour) => {
-        canvas.fillStyle = colour;
-        canvas.fillRect(0, 0, 1, 1);
+    const luminance = (colours) => {
+        for (const colour of colours) {
+            canvas.fillStyle = colour;
+            canvas.fillRect(0, 0, 1, 1);
+        }
         const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
         return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
     };
     const behind = (element) => {
+        const colours = [];  // from the element outwards; what is translucent lies over the next
         for (let e = element; e; e = e.parentElement) {
             const colour = getComputedStyle(e).backgroundColor;
-            if (!/^rgba.*, 0\\)$/.test(colour)) return colour;
+            colours.unshift(colour);
+            if (!/^rgba|\\/ *0?\\./.test(colour)) return colours;
         }
-        return "white";
+        return ["white", ...colours];
     };
     const low = {};
     const texts = "h1,h2,h3,p,a,td,dt,dd,li,b,code,button,output,label,figcaption,.verdict";
     for (const e of document.querySelectorAll(texts)) {
         const seen = e.checkVisibility({ visibilityProperty: true });
         if (!seen || !e.textContent.trim()) continue;
-        const [x, y] = [luminance(getComputedStyle(e).color), luminance(behind(e))];
+        const back = behind(e);
+        const [x, y] = [luminance([...back, getComputedStyle(e).color]), luminance(back)];
         const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
         if (ratio < 4.5) low[e.outerHTML.slice(0, 80)] = ratio;
     }

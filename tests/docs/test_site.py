@@ -28,6 +28,7 @@ SCREENS: list[dict[str, Any]] = [
 def site(tmp_path_factory) -> Path:
     out = Path(tmp_path_factory.mktemp("site"))
     words = ["-q", "-W", "--keep-going", "-b", "html", "-d", out / "trees", "docs", out / "html"]
+    words += ["-D", "sphinx_gallery_conf.run_stale_examples=True"]  # the package may have changed
     source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", *words],
@@ -61,6 +62,16 @@ def test_the_reference_has_every_public_name(site) -> None:
     missing = [names for names in places.values() if not names & listed]
     modules = set(PUBLIC)
     assert [names for names in missing if not names & modules] == []
+
+
+def test_every_tutorial_ran_checks_itself_and_can_be_downloaded(site) -> None:
+    written = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
+    assert len(written) >= 7
+    for script in written:
+        assert script.read_text().rstrip().splitlines()[-1].startswith("assert ")
+        page = (site / "tutorials" / f"{script.stem}.html").read_text()
+        assert "sphx-glr-single-img" in page
+        assert len(list(site.glob(f"_downloads/*/{script.stem}.ipynb"))) == 1
 
 
 class Links(HTMLParser):

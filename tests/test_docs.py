@@ -21,7 +21,7 @@ PAGES = sorted(
 )
 SELF = Path(__file__).read_text()
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-TOCTREE = re.compile(r"```{toctree}\n(?::.*\n)*\n(.*?)```", re.S)
+TOCTREE = re.compile(r"```{toctree}\n(?::[^\n]*\n)*\n(.*?)```", re.S)
 
 
 def resolve(name: str) -> object:

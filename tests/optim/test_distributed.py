@@ -12,13 +12,14 @@ import torch
 from natgrad import NGD, Categorical
 from tests.helpers import assert_near
 from tests.optim.nets import mlp, seeded, train
-from tests.optim.two_processes import X, Y, optimizer_of
+from tests.optim.two_processes import X, Y, held_bytes, network, optimizer_of
 
 ROOT = Path(__file__).parents[2]
 
 
 TASKS = (
     "mean-exact-train", "sum-exact-train", "mean-exact-resume", "mean-sampled-train",
+    "mean-exact-learned",
 )  # fmt: skip
 
 
@@ -73,6 +74,26 @@ def test_two_processes_equal_one(found, reduction, task):
         assert_near(one["numbers"], numbers, 1e-6)
         for name, p in model.state_dict().items():
             assert_near(one["weights"][name], p, 1e-6)
+
+
+def test_two_processes_divide_the_state(found):
+    """Learned lengths, over a checkpoint and an undone step; each holds half of the bytes."""
+    model = network("learned")
+    optimizer = optimizer_of(model, "mean", "exact", "learned")
+    train(optimizer, optimizer.likelihood, X, Y, 14)
+    stats, whole = optimizer.statistics, held_bytes(optimizer)
+    numbers = torch.tensor([stats.loss, stats.damping, stats.length, stats.predicted])
+    optimizer._lengths._loss, optimizer._lengths._spread = -9.0, 0.0
+    train(optimizer, optimizer.likelihood, X, Y, 1)
+    halves = found["mean-exact-learned"]
+    for one in halves:
+        assert_near(one["numbers"], numbers, 1e-6)
+        for name, p in model.state_dict().items():
+            assert_near(one["weights"][name], p, 1e-6)
+        assert one["held"] < 0.6 * whole
+        assert "call consolidate() in every one" in one["refused"]
+    # the normalization's parameters and the state of the generator are held twice
+    assert abs(sum(one["held"] for one in halves) - whole) < 0.1 * whole
 
 
 def test_sampled_errors_differ_between_processes_and_steps_do_not(found):

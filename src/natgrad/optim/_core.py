@@ -1,7 +1,7 @@
 """The parts that the optimizer and the preconditioner share: construction and states."""
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal, get_args
 
@@ -22,7 +22,7 @@ from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._curvature.kronecker import KroneckerBlock
 from natgrad.optim._curvature.plain import DiagonalBlock
 from natgrad.optim._curvature.propagated import Chain
-from natgrad.optim._distributed import unwrap
+from natgrad.optim._distributed import World, unwrap
 from natgrad.optim._layers.coverage import Coverage, announce, cover
 from natgrad.optim._states import check_random
 from natgrad.optim.damping import Adaptive, Damping, Falling, Fixed, Scheduled, Split
@@ -96,6 +96,7 @@ class Core:
             split=split,
             relative=relative,
             adam=adam,
+            world=self.world,
         )
         gather = Gather(
             coverage,
@@ -146,6 +147,57 @@ class Core:
         self.capture.clear()
 
 
+class Whole:
+    """The state of an optimizer whose blocks are divided among processes, in one of them."""
+
+    def __init__(self) -> None:
+        self._found: tuple[int, dict[str, Any]] | None = None
+
+    def gather(self, core: Core, own: dict[str, Any], to: int) -> None:
+        """Collect the states that processes hold; each of them calls this.
+
+        Args:
+            core: The core, whose processes these are.
+            own: The state of this process.
+            to: The process that will have all of it.
+        """
+        to = integer(to, "to", low=0, high=core.world.size - 1)
+        if core.world.size > 1:
+            found = core.world.gather(own, to)
+            whole = None if found is None else together(found, core.preconditioner.owners)
+            self._found = None if whole is None else (core.schedule.steps, whole)
+
+    def get(self, core: Core) -> dict[str, Any] | None:
+        """Return the whole state; None if this process is alone.
+
+        Raises:
+            InvalidInputError: If it was not gathered here since the last step.
+        """
+        if core.world.size == 1:
+            return None
+        if self._found is None or self._found[0] != core.schedule.steps:
+            raise InvalidInputError(
+                "the state is divided among processes: call consolidate() in every one of them "
+                "first, then state_dict() in the process that saves it, number 0 by default."
+            )
+        return self._found[1]
+
+
+def together(parts: Sequence[dict[str, Any]], owners: Mapping[str, int]) -> dict[str, Any]:
+    """Return one state from those of all processes, each of which has its own blocks."""
+    whole, each = parts[0], [part.get("natural", part) for part in parts]
+    natural = each[0]
+    layers = natural["preconditioner"]["layers"]
+    for name, owner in owners.items():
+        layers[name] = each[owner]["preconditioner"]["layers"][name]
+    for part, held in (("momentum", "values"), ("lengths", "tensors")):
+        if natural.get(part) is not None:
+            for name in natural[part][held]:
+                found = [other[part][held][name] for other in each]
+                natural[part][held][name] = next((t for t in found if t is not None), None)
+    return whole
+
+
 def preconditioner(
     model: Module,
     likelihood: Likelihood,
@@ -157,6 +209,7 @@ def preconditioner(
     split: Split,
     relative: bool,
     adam: bool,
+    world: World,
 ) -> BlockDiagonal | ConjugateGradients:
     """Return the object that turns gradients into directions."""
     if method == "conjugate_gradients":
@@ -167,7 +220,9 @@ def preconditioner(
     layers, memory = coverage.layers, factors.memory
     if method == "diagonal":
         diagonal = {name: DiagonalBlock(layer, memory=memory) for name, layer in layers.items()}
-        return BlockDiagonal(coverage, diagonal, memory=memory, relative=relative, adam=adam)
+        return BlockDiagonal(
+            coverage, diagonal, memory=memory, relative=relative, adam=adam, world=world
+        )
     power = -1.0 if method == "kronecker" else -0.5
     blocks = {
         name: KroneckerBlock(
@@ -176,7 +231,9 @@ def preconditioner(
         for name, layer in layers.items()
     }
     chain = Chain(model, coverage) if factors.source == "propagated" else None
-    return BlockDiagonal(coverage, blocks, memory=memory, relative=relative, adam=adam, chain=chain)
+    return BlockDiagonal(
+        coverage, blocks, memory=memory, relative=relative, adam=adam, chain=chain, world=world
+    )
 
 
 def _covered(model: Module, factors: Factors) -> Coverage:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from natgrad.errors import NonFiniteError
+from natgrad.optim._distributed import World
 
 
 class Part:
@@ -22,6 +23,7 @@ class Part:
         name: Name of the block.
         norm: ‖d‖ if lengths are learned; None if d keeps its own norm.
         unit: Factor on the damping in this block.
+        owner: The process that holds the block's state; None for all.
 
     Attributes:
         batch_slope: gᵀd with the gradient g of this batch; it differs from `slope` with `Momentum`.
@@ -37,9 +39,10 @@ class Part:
         name: str = "",
         norm: float | None = None,
         unit: float = 1.0,
+        owner: int | None = None,
     ) -> None:
         self.params, self.tensors = list(params), list(tensors)
-        self.name, self.norm, self.unit = name, norm, unit
+        self.name, self.norm, self.unit, self.owner = name, norm, unit, owner
         self.slope = self.batch_slope = slope
         self.disturbed = self.params
 
@@ -220,12 +223,13 @@ class Direction:
             self.squares[i] *= share**2
         self._sum_up()
 
-    def weigh(self, rates: Mapping[Tensor, float], total: float) -> None:
+    def weigh(self, rates: Mapping[Tensor, float], total: float, world: World) -> None:
         """Multiply the direction of every parameter by its own rate.
 
         Args:
             rates: By parameter.
             total: Divisor that turns `.grad` into the gradient of the average loss.
+            world: The processes; the owner of a part alone has the averages of its gradients.
         """
         for i, part in enumerate(self.parts):
             own = [rates[p] for p in part.params]
@@ -240,9 +244,9 @@ class Direction:
                 for p, d in zip(part.params, tensors, strict=True)
                 if p.grad is not None
             )
-            self.parts[i] = Part(
-                part.params, tensors, slope, name=part.name, norm=part.norm, unit=part.unit
-            )
+            slope = world.sum([slope * world.share(part.owner)])[0]
+            kind = {"name": part.name, "norm": part.norm, "unit": part.unit, "owner": part.owner}
+            self.parts[i] = Part(part.params, tensors, slope, **kind)  # type: ignore[arg-type]
             self.squares[i] = self.parts[i].square()
         self._sum_up()
 

@@ -29,8 +29,16 @@ class World:
         """Return the sums of numbers over processes."""
         return list(values)
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their sums over processes."""
+    def share(self, owner: int | None) -> float:
+        """Return the share of this process in a sum over those that hold something: one or all."""
+        return 1.0 / self.size if owner is None else float(owner == self.rank)
+
+    def add_up(self, tensors: Sequence[Tensor], to: int | None = None) -> None:
+        """Replace tensors by their sums over processes, in all of them or in one."""
+
+    def gather(self, value: Any, to: int) -> list[Any] | None:
+        """Return the values of all processes in one of them, None in the others."""
+        return [value]
 
     def send(self, tensors: Sequence[Tensor], source: int) -> None:
         """Replace tensors by those of one process."""
@@ -55,10 +63,21 @@ class Ranks(World):
         out: list[float] = held.tolist()
         return out
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their sums over processes."""
+    def add_up(self, tensors: Sequence[Tensor], to: int | None = None) -> None:
+        """Replace tensors by their sums over processes, in all of them or in one."""
         for tensor in tensors:
-            self._try(partial(distributed.all_reduce, tensor, group=self.group))
+            if to is None:
+                self._try(partial(distributed.all_reduce, tensor, group=self.group))
+            else:
+                target = distributed.get_global_rank(self.group, to)
+                self._try(partial(distributed.reduce, tensor, target, group=self.group))
+
+    def gather(self, value: Any, to: int) -> list[Any] | None:
+        """Return the values of all processes in one of them, None in the others."""
+        found: list[Any] | None = [None] * self.size if to == self.rank else None
+        target = distributed.get_global_rank(self.group, to)
+        self._try(partial(distributed.gather_object, value, found, target, group=self.group))
+        return found
 
     def send(self, tensors: Sequence[Tensor], source: int) -> None:
         """Replace tensors by those of one process."""

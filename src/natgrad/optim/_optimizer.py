@@ -9,7 +9,7 @@ from torch import Tensor
 
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.optim._capture.batch import Reproduction
-from natgrad.optim._core import Core
+from natgrad.optim._core import Core, Whole
 from natgrad.optim._states import check_whole, checked
 from natgrad.optim._steps.averaging import WeightAverage
 from natgrad.optim._steps.learned import Lengths
@@ -28,6 +28,7 @@ class Resumable(torch.optim.Optimizer):
     _average: WeightAverage | None
     _lengths: Lengths | None
     _params: list[Tensor]
+    _whole: Whole
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -77,8 +78,33 @@ class Resumable(torch.optim.Optimizer):
             )
         super().add_param_group(param_group)
 
+    def consolidate(self, to: int = 0) -> None:
+        """Bring the state, which processes divide among them, together in one of them.
+
+        Call this in every process before one of them calls `state_dict`. Alone, there is nothing to
+        do.
+
+        Args:
+            to: Rank of the process that will hold the whole state until the next step.
+
+        Example:
+            >>> import natgrad as ng
+            >>> optimizer = ng.NGD(torch.nn.Linear(1, 1), ng.Gaussian())
+            >>> optimizer.consolidate()
+            >>> state = optimizer.state_dict()
+        """
+        self._whole.gather(self._core, self._own_state(), to)
+
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to resume bit for bit, by layer name; no pickled objects."""
+        """Return everything needed to resume bit for bit, by layer name; no pickled objects.
+
+        Raises:
+            InvalidInputError: If processes hold parts of it and `consolidate` was not called.
+        """
+        return self._whole.get(self._core) or self._own_state()
+
+    def _own_state(self) -> dict[str, Any]:
+        """Return the state, as far as this process holds it."""
         state = super().state_dict()
         state["natural"] = {
             **self._core.state_dict(),
@@ -105,9 +131,12 @@ class Resumable(torch.optim.Optimizer):
         for part, own, names in self._optional():
             if own is not None:
                 own.load_state_dict(state[part], names)
+        if self._momentum is not None:
+            for p in self._core.preconditioner.away:
+                self._momentum.values.pop(p, None)
 
     def _check_state(self, saved: Any) -> None:
-        state = check_whole(saved, self.param_groups, self.state_dict()["natural"])
+        state = check_whole(saved, self.param_groups, self._own_state()["natural"])
         self._core.check_state(state, "natural")
         self._damping.check_state(state, "natural")
         if self._measured is not None:

@@ -18,7 +18,7 @@ from natgrad.optim import statistics
 from natgrad.optim._arguments import check_generator, check_state_dtype, divide, trainable
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._capture.moments import Factors
-from natgrad.optim._core import Core, Method, as_factors, as_rules, check_options
+from natgrad.optim._core import Core, Method, Whole, as_factors, as_rules, check_options
 from natgrad.optim._criteria.observed import Criterion, observed
 from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._direction import rates
@@ -179,6 +179,7 @@ class NGD(Resumable):
             adam=isinstance(self.step_length, Learned),
         )
         self.generator = self._core.generator
+        self._whole = Whole()
         self._momentum = Momentum(momentum, state_dtype) if momentum else None
         params = [p for group in self.param_groups for p in group["params"]]
         self._params = params
@@ -187,8 +188,8 @@ class NGD(Resumable):
             self._average = WeightAverage(self._moving(), weight_average)
         self._lengths, self._measured = None, None
         if isinstance(self.step_length, Learned):
-            names = self._core.preconditioner.names
-            self._lengths = Lengths(self.step_length, names, state_dtype)
+            found, world = self._core.preconditioner, self._core.world
+            self._lengths = Lengths(self.step_length, found.names, state_dtype, world, found.owners)
         else:
             ruler = Ruler(self.step_length, custom=reduction is not None)
             self._measured = Measured(ruler, params, self.damping.reject)
@@ -341,7 +342,7 @@ class NGD(Resumable):
             if hidden := core.preconditioner.update(batch, self.likelihood):
                 announce(hidden, core.strict)
             marks.append(("factors", statistics.clock()))
-            core.preconditioner.refresh(damping, core.world)
+            core.preconditioner.refresh(damping)
             marks.append(("inverses", statistics.clock()))
 
         if self._momentum is not None:  # schedulers such as OneCycleLR change it with the rate
@@ -349,6 +350,9 @@ class NGD(Resumable):
         # A single sample keeps its rank-one form as long as there is no average of gradients.
         single = batch.n == 1 and self._momentum is not None and not self._momentum.values
         momentum = None if single else self._momentum
+        if core.world.size > 1:  # each process averages the gradients of its own blocks
+            away = core.preconditioner.away
+            params = [p for p in params if p not in away]
         with momentum.averaged(params, batch.total) if momentum else nullcontext():
             direction = core.preconditioner.direction(batch, None if momentum else norms)
             direction.require_finite(seen.step, damping)
@@ -356,7 +360,7 @@ class NGD(Resumable):
                 self._lengths.apply(direction)
             rate, own = rates(self.param_groups)
             if own is not None:
-                direction.weigh(own, batch.total)
+                direction.weigh(own, batch.total, core.world)
         marks.append(("direction", statistics.clock()))
         if self._lengths is not None:
             self._lengths.take(direction, rate, own, groups=self.param_groups, seen=seen)

@@ -12,7 +12,7 @@ from natgrad.likelihoods import Reduction
 from natgrad.optim import statistics
 from natgrad.optim._arguments import check_generator, trainable
 from natgrad.optim._capture.moments import Factors
-from natgrad.optim._core import Core, as_factors, check_options
+from natgrad.optim._core import Core, Whole, as_factors, check_options
 from natgrad.optim._criteria.observed import Criterion, observed
 from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._layers.coverage import announce
@@ -79,7 +79,7 @@ class Preconditioner:
         self.damping = number(damping, "damping", low=0, low_open=True)
         refresh = check_options(refresh, "kronecker", solver, split, reduction, strict)
         check_generator(generator, self.params[0])
-        self.statistics = StepStatistics()
+        self.statistics, self._whole = StepStatistics(), Whole()
         self._core = Core(
             model,
             observed(likelihood),
@@ -114,7 +114,7 @@ class Preconditioner:
                 if hidden := core.preconditioner.update(batch, core.likelihood):
                     announce(hidden, core.strict)
                 marks.append(("factors", statistics.clock()))
-                core.preconditioner.refresh(self.damping, core.world)
+                core.preconditioner.refresh(self.damping)
                 marks.append(("inverses", statistics.clock()))
             direction = core.preconditioner.direction(batch, norms)
             direction.require_finite(step, self.damping)
@@ -139,8 +139,25 @@ class Preconditioner:
         """Remove every hook from the model and the criterion."""
         self._core.capture.remove()
 
+    def consolidate(self, to: int = 0) -> None:
+        """Bring the state, which processes divide among them, together in one of them.
+
+        Call this in every process before one of them calls `state_dict`.
+
+        Args:
+            to: Rank of the process that will hold the whole state until the next call.
+        """
+        self._whole.gather(self._core, self._own_state(), to)
+
     def state_dict(self) -> dict[str, Any]:
-        """Return everything a resumed run needs, layers keyed by module name."""
+        """Return everything a resumed run needs, layers keyed by module name.
+
+        Raises:
+            InvalidInputError: If processes hold parts of it and `consolidate` was not called.
+        """
+        return self._whole.get(self._core) or self._own_state()
+
+    def _own_state(self) -> dict[str, Any]:
         return self._core.state_dict() | {"damping": self.damping}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -154,6 +171,6 @@ class Preconditioner:
         self.damping = state["damping"]
 
     def _check_state(self, state: Any) -> None:
-        entries(state, "it", self.state_dict())
+        entries(state, "it", self._own_state())
         real(state["damping"], "damping", low=0, low_open=True)
         self._core.check_state(state, "it")

@@ -1,5 +1,6 @@
 """All blocks of the Fisher, one per layer, and what becomes of the other parameters."""
 
+import math
 import statistics
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +12,8 @@ from torch.nn import Parameter
 from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim._capture.batch import Batch
+from natgrad.optim._curvature.away import AwayBlock, divided
 from natgrad.optim._curvature.factor import Factor
-from natgrad.optim._curvature.inverse import Dense, Keeper
 from natgrad.optim._curvature.kronecker import KroneckerBlock
 from natgrad.optim._curvature.plain import AdamBlock, DiagonalBlock, PlainBlock
 from natgrad.optim._curvature.propagated import Chain
@@ -26,7 +27,8 @@ OTHERS = "(others)"
 """Name of the part that holds all parameters without a block."""
 
 
-Block = KroneckerBlock | DiagonalBlock
+Held = KroneckerBlock | DiagonalBlock
+Block = Held | AwayBlock
 
 
 class BlockDiagonal:
@@ -40,24 +42,35 @@ class BlockDiagonal:
         relative: Whether the damping is in units of each block's mean eigenvalue.
         adam: Whether parameters without a block take Adam's steps instead of plain ones.
         chain: Computes the factors of a linear network, [BLH18] (14)–(15).
+        world: The processes among which the blocks are divided.
 
     Attributes:
         settled: Layers whose error factor will never change.
         names: Names of the parts that a direction may have.
+        owners: The process that holds each block; empty if there is one process.
         scale: Geometric mean over layers of a block's mean eigenvalue, at the last refresh.
     """
 
     def __init__(
         self,
         coverage: Coverage,
-        blocks: Mapping[str, Block],
+        blocks: Mapping[str, Held],
         *,
         memory: float,
         relative: bool = False,
         adam: bool = False,
         chain: Chain | None = None,
+        world: World | None = None,
     ) -> None:
-        self.coverage, self.blocks, self.memory = coverage, dict(blocks), memory
+        self.coverage, self.memory = coverage, memory
+        self.world = World() if world is None else world
+        sizes = {name: math.prod(block.layer.shape) for name, block in blocks.items()}
+        owners = divided(sizes, self.world.size)
+        self.blocks: dict[str, Block] = {
+            name: block if owners[name] == self.world.rank else AwayBlock(block)
+            for name, block in blocks.items()
+        }
+        self.owners = owners if self.world.size > 1 else {}
         self.relative, self.adam = relative, adam
         self.plain = {name: self._without(p) for name, p in coverage.others.items()}
         self.chain, self._sigma = chain, Factor(memory)
@@ -85,7 +98,7 @@ class BlockDiagonal:
         else:
             for name, block in list(self.blocks.items()):
                 if any(block.wants(call) for call in batch.calls):
-                    block.update(batch)
+                    block.update(batch, self.owners.get(name))
                     if block.settled:
                         self.settled.add(name)
                 elif block.layer.weight.grad is not None and not block.ready:
@@ -99,21 +112,27 @@ class BlockDiagonal:
                 plain.update(trace, batch.count)
         return hidden
 
-    def refresh(self, damping: float, world: World) -> None:
-        """Update the inverses; the blocks are divided among the processes."""
+    @property
+    def away(self) -> set[Tensor]:
+        """Return the parameters whose block another process holds."""
+        blocks = [block for block in self.blocks.values() if isinstance(block, AwayBlock)]
+        return {p for block in blocks for p in block.layer.parameters}
+
+    def refresh(self, damping: float) -> None:
+        """Update the inverses; every process those of its own blocks."""
         for plain in self.plain.values():
             if isinstance(plain, PlainBlock):
                 plain.refresh(damping)
-        sent: list[tuple[int, Keeper]] = []
-        for i, block in enumerate(b for b in self.blocks.values() if b.known):
-            owner = i % world.size
-            here = owner == world.rank
-            keepers = block.refresh(damping, relative=self.relative, here=here)
-            sent += [(owner, keeper) for keeper in keepers]
-        if world.size > 1:
-            for owner, keeper in sent:
-                assert isinstance(keeper.inverse, Dense)
-                world.send([keeper.inverse.matrix], owner)
+        known = [block for block in self.blocks.values() if block.known]
+        for block in known:
+            if not isinstance(block, AwayBlock):
+                block.refresh(damping, relative=self.relative)
+        if self.world.size > 1:
+            own = [(0.0, 0.0) if isinstance(b, AwayBlock) else (b.mean, b.unit) for b in known]
+            numbers = self.world.sum([number for pair in own for number in pair])
+            for block, mean, unit in zip(known, numbers[::2], numbers[1::2], strict=True):
+                if isinstance(block, AwayBlock):
+                    block.mean, block.unit, block.ready = mean, unit, True
         self._set_scale()
 
     def _set_scale(self) -> None:
@@ -131,15 +150,23 @@ class BlockDiagonal:
         single = batch.calls[0].single if batch.n == 1 and norms is not None else {}
         parts: list[Part] = []
         pending: list[tuple[list[Tensor], list[Tensor], Tensor, dict[str, Any]]] = []
-        for name, block in self.blocks.items():
-            if not block.ready or block.layer.weight.grad is None:
-                continue
-            if norms is not None and name in single:
+        moving = {
+            name: block
+            for name, block in self.blocks.items()
+            if block.ready and block.layer.weight.grad is not None
+        }
+        sent = {} if self.world.size == 1 else self._exchanged(moving, batch.total)
+        for name, block in moving.items():
+            if not isinstance(block, AwayBlock) and norms is not None and name in single:
                 outer = block.outer(single[name], batch.total, norms)
                 if outer is not None:
                     parts.append(outer)
                     continue
-            pending.append(self._dense(name, block, batch.total))
+            found = sent.get(name) or self._dense(block, batch.total)
+            kind: dict[str, Any] = {"name": name, "unit": block.unit}
+            kind["norm"] = block.layer.norm(found[0])
+            kind["owner"] = self.owners.get(name)
+            pending.append((*self._split(block, found[0]), found[1], kind))
         if plain := self._plain_part(batch):
             pending.append((*plain, {"name": OTHERS}))
         values = torch.stack([found[2] for found in pending]).tolist() if pending else []
@@ -147,19 +174,40 @@ class BlockDiagonal:
             parts.append(Part(params, tensors, slope, **kind))
         return Direction(parts)
 
-    def _dense(
-        self, name: str, block: Block, total: float
-    ) -> tuple[list[Tensor], list[Tensor], Tensor, dict[str, Any]]:
+    def _dense(self, block: Block, total: float) -> tuple[Tensor, Tensor]:
+        """Return a block's direction as one matrix, and its slope."""
+        assert not isinstance(block, AwayBlock)
         g = block.layer.gradient()
         assert g is not None
         own = g.dtype
         g = wide(g if total == 1 else g / total)
         d = block.direction(g)
         slope = torch.dot(g.reshape(-1), d.reshape(-1))
-        pairs = zip(block.layer.parameters, block.layer.split(d.to(own)), strict=True)
+        return d.to(own), slope
+
+    def _split(self, block: Block, d: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the parameters of a block that move, and their directions."""
+        pairs = zip(block.layer.parameters, block.layer.split(d), strict=True)
         moved = [(p, part) for p, part in pairs if p.grad is not None]
-        kind = {"name": name, "norm": block.layer.norm(d), "unit": block.unit}
-        return [p for p, _ in moved], [part for _, part in moved], slope, kind
+        return [p for p, _ in moved], [part for _, part in moved]
+
+    def _exchanged(
+        self, moving: Mapping[str, Block], total: float
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return the directions and slopes of all blocks, each computed by its owner."""
+        found: dict[str, tuple[Tensor, Tensor]] = {}
+        for name, block in moving.items():
+            if isinstance(block, AwayBlock):
+                weight = block.layer.weight
+                found[name] = weight.new_empty(block.layer.shape), weight.new_zeros(())
+            else:
+                d, slope = self._dense(block, total)
+                found[name] = d.contiguous(), slope
+        slopes = self.world.sum([float(slope) for _, slope in found.values()])
+        for (name, (d, slope)), value in zip(found.items(), slopes, strict=True):
+            self.world.send([d], self.owners[name])
+            slope.fill_(value)
+        return found
 
     def _plain_part(self, batch: Batch) -> tuple[list[Tensor], list[Tensor], Tensor] | None:
         moved = [plain for plain in self.plain.values() if plain.ready]
@@ -173,6 +221,7 @@ class BlockDiagonal:
     def _drop(self, name: str) -> dict[str, str]:
         reason = "its weight is used outside of its forward"
         del self.blocks[name]
+        self.owners.pop(name, None)
         dropped = self.coverage.drop(name, reason)
         self.plain |= {key: self._without(p) for key, p in dropped.items()}
         return dict.fromkeys(dropped, reason)

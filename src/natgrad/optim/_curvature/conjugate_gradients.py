@@ -11,7 +11,6 @@ from natgrad.errors import UnsupportedError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._direction import Direction, Part
-from natgrad.optim._distributed import World
 from natgrad.optim._states import entries, real
 
 
@@ -35,6 +34,8 @@ class ConjugateGradients:
         self.iterations, self.tolerance = iterations, tolerance
         self.settled: set[str] = set()
         self.names: list[str] = []
+        self.away: set[Tensor] = set()
+        self.owners: dict[str, int] = {}
         self.scale = 0.0  # no blocks to take it from
         self._damping = 0.0
 
@@ -45,7 +46,7 @@ class ConjugateGradients:
         """Do nothing: the Fisher is computed anew at each step."""
         return {}
 
-    def refresh(self, damping: float, world: World) -> None:
+    def refresh(self, damping: float) -> None:
         """Take this damping."""
         self._damping = damping
 

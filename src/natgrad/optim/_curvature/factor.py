@@ -297,14 +297,16 @@ class Factor:
         self.version, self._past, self.change = state["version"], state["past"], None
 
 
-def average(sums: Sequence[Gram | None], weights: Sequence[float], world: World) -> Gram:
-    """Return the weighted sum of second moments, over all processes."""
+def average(
+    sums: Sequence[Gram | None], weights: Sequence[float], world: World, owner: int | None = None
+) -> Gram:
+    """Return the weighted sum of second moments over all processes, for all or for their owner."""
     pairs = zip(sums, weights, strict=True)
     first, *rest = [gram.times(weight) for gram, weight in pairs if gram is not None]
     found = reduce(Gram.plus, rest, first)
     if world.size > 1:
         found = Gram(total=found.summed())
-        world.add_up([found.summed()])
+        world.add_up([found.summed()], owner)
     return found
 
 

@@ -229,49 +229,40 @@ class Keeper:
         self._version = -1
         self._eigen: tuple[Tensor, Tensor] | None = None
 
-    def refresh(self, factor: Factor, ridge: float, *, here: bool = True) -> bool:
+    def refresh(self, factor: Factor, ridge: float) -> None:
         """Bring the inverse up to date.
 
         Args:
             factor: Λ.
             ridge: γ.
-            here: Whether to compute a dense inverse; otherwise only allocate memory for it.
-
-        Returns:
-            Whether there is a dense inverse that other processes may need.
         """
         if self._version == factor.version and self.wanted == ridge:
-            return False
+            return
         self.used = self._choose(factor, ridge)
-        dense = self.used not in ("multiple", "diagonal", "low_rank", "row")
         if self.used == "woodbury":
             assert factor.change is not None
             assert isinstance(self.inverse, Dense)
             rows, weight = factor.change
-            if here:
-                self.inverse = Dense(by_woodbury(self.inverse.matrix, rows, weight))
+            self.inverse = Dense(by_woodbury(self.inverse.matrix, rows, weight))
             self.ridge *= 1 - weight
         else:
-            self.inverse = self._remade(factor, ridge, room=dense and not here)
+            self.inverse = self._remade(factor, ridge)
             self.ridge = ridge
         self._version, self.wanted = factor.version, ridge
         self.product = self._applied()
-        return dense
 
     def _applied(self) -> Inverse | None:
         if self.inverse is None or self.ridge == self.wanted:
             return self.inverse
         return Corrected(self.inverse, self.ridge, self.wanted)
 
-    def _remade(self, factor: Factor, ridge: float, *, room: bool) -> Inverse:
+    def _remade(self, factor: Factor, ridge: float) -> Inverse:
         if self.used == "row":
             assert factor.rows is not None
             return Row(factor.rows.mT, ridge)
         matrix = factor.summed
         assert matrix is not None
         dense = Blocks if self.cut else Dense
-        if room:
-            return dense(torch.empty_like(matrix))
         if self.used == "multiple":
             assert factor.multiple is not None
             return Multiple((factor.multiple + ridge) ** self.power)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from natgrad.optim._capture.batch import Batch, Call
-from natgrad.optim._curvature.factor import Factor, average, ridges
+from natgrad.optim._curvature.factor import Factor, Gram, average, ridges
 from natgrad.optim._curvature.inverse import Keeper, Solver
 from natgrad.optim._direction import OuterPart
 from natgrad.optim._layers.linear import Layer, wide
@@ -74,11 +74,24 @@ class KroneckerBlock:
         """Return whether the error factor will never change."""
         return self.errors.constant
 
-    def update(self, batch: Batch) -> None:
-        """Add the moments of a batch to the averages; the batch may have several calls.
+    def update(self, batch: Batch, owner: int | None = None) -> None:
+        """Add the moments of a batch to the averages; `owner` says which process needs them."""
+        inputs, errors, constant = self.gathered(batch, owner)
+        self.absorb(inputs, errors, constant, n=batch.count)
+
+    def gathered(self, batch: Batch, owner: int | None) -> tuple[Gram, Gram | None, bool]:
+        """Return the average moments of a batch, which may have several calls.
 
         Calls of a criterion that does not depend on the layer, such as one of another head, have no
         errors for it.
+
+        Args:
+            batch: The batch.
+            owner: The process that needs them; None for all.
+
+        Returns:
+            Those of the inputs, those of the errors (None if they are known), and whether those
+            of the errors are constant.
         """
         world = batch.world
         pairs = zip(batch.calls, batch.weights, strict=True)
@@ -89,22 +102,26 @@ class KroneckerBlock:
         if world.size > 1:
             (rows,) = world.sum([rows])
         per_row = [w / rows for w in weights]
-        self.inputs.update(average(inputs, per_row, world), n=batch.count)
+        found = average(inputs, per_row, world, owner)
         if not seen[0].constant_errors or len(seen) < len(batch.calls):
-            self.errors.update(average(errors, weights, world), n=batch.count)
-        elif not self.errors.constant and errors[0] is not None:
-            self.errors.fix(errors[0].summed() / batch.calls[0].n)
+            return found, average(errors, weights, world, owner), False
+        known = None if errors[0] is None else Gram(total=errors[0].summed() / batch.calls[0].n)
+        return found, known, True
 
-    def refresh(self, damping: float, *, relative: bool = False, here: bool = True) -> list[Keeper]:
-        """Invert both factors with this damping, or allocate memory for the inverses.
+    def absorb(self, inputs: Gram, errors: Gram | None, constant: bool, *, n: float) -> None:
+        """Add what `gathered` returned, of n samples, to the averages."""
+        self.inputs.update(inputs, n=n)
+        if errors is not None and not constant:
+            self.errors.update(errors, n=n)
+        elif errors is not None and not self.errors.constant:
+            self.errors.fix(errors.summed())
+
+    def refresh(self, damping: float, *, relative: bool = False) -> None:
+        """Invert both factors with this damping.
 
         Args:
             damping: λ, in units of the block's mean eigenvalue if it is `relative`.
             relative: Whether the damping is relative.
-            here: Whether this process inverts.
-
-        Returns:
-            The dense inverses that other processes may need.
         """
         inputs, errors = self.inputs.mean_eigenvalue(), self.errors.mean_eigenvalue()
         self.mean = inputs * errors
@@ -114,15 +131,11 @@ class KroneckerBlock:
         right, left = ridges(self.split, damping, inputs, errors)
         if self.layer.one_sided:
             right, left = 0.0, damping
-        dense = []
-        if self.right.refresh(self.inputs, right, here=here):
-            dense.append(self.right)
-        if self.left.refresh(self.errors, left, here=here):
-            dense.append(self.left)
+        self.right.refresh(self.inputs, right)
+        self.left.refresh(self.errors, left)
         if not self.keep:
             self.inputs.forget()
             self.errors.forget()
-        return dense
 
     def direction(self, g: Tensor) -> Tensor:
         """Return (Λ̃ + γ̃)⁻¹ g (Λ + γ)⁻¹, (20) without α/L.

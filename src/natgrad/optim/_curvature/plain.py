@@ -10,7 +10,6 @@ from torch.nn import Parameter
 from natgrad._checks import ALL_FLOATS, tensor
 from natgrad.optim._capture.batch import Batch, Call
 from natgrad.optim._curvature.factor import Factor, Gram, average
-from natgrad.optim._curvature.inverse import Keeper
 from natgrad.optim._direction import OuterPart
 from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
@@ -171,20 +170,27 @@ class DiagonalBlock:
         """Return None: a diagonal does not use the rank-one form of a single sample's gradient."""
         return None
 
-    def update(self, batch: Batch) -> None:
-        """Add the squares of a batch to the average."""
+    def update(self, batch: Batch, owner: int | None = None) -> None:
+        """Add the squares of a batch to the average; `owner` says which process needs them."""
+        self.absorb(self.gathered(batch, owner), n=batch.count)
+
+    def gathered(self, batch: Batch, owner: int | None) -> Gram:
+        """Return the average squares of a batch, for all processes or for their owner."""
         pairs = zip(batch.calls, batch.weights, strict=True)
         found = [(call.moments[self.layer.name], w) for call, w in pairs if self.wants(call)]
         seen = [Gram(total=moments.squares) for moments, _ in found]
-        self.squares.update(average(seen, [w for _, w in found], batch.world), n=batch.count)
+        return average(seen, [w for _, w in found], batch.world, owner)
 
-    def refresh(self, damping: float, *, relative: bool = False, here: bool = True) -> list[Keeper]:
+    def absorb(self, squares: Gram, *, n: float) -> None:
+        """Add what `gathered` returned, of n samples, to the average."""
+        self.squares.update(squares, n=n)
+
+    def refresh(self, damping: float, *, relative: bool = False) -> None:
         """Set the damping, in units of the mean if it is relative."""
         assert self.squares.matrix is not None
         self.mean = float(self.squares.matrix.mean())
         self.unit = self.mean if relative else 1.0
         self._damping = damping * self.unit
-        return []
 
     def direction(self, g: Tensor) -> Tensor:
         """Return g / (diag F + λ), entry by entry; zero where both F and λ are zero."""

@@ -12,6 +12,7 @@ from natgrad._checks import ALL_FLOATS, describe, flag, integer, tensor
 from natgrad.errors import DtypeError, InvalidInputError
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._direction import Direction, decay
+from natgrad.optim._distributed import World
 from natgrad.optim._states import entries, real
 from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.step_length import Learned
@@ -32,6 +33,7 @@ class Trace:
         gain: Weight of the next change of log η.
         bound: Whether it was shorter than η, so that η may only fall.
         rate: How far along the direction the step went.
+        owner: The process that keeps the direction; None for all.
     """
 
     params: list[Tensor]
@@ -40,6 +42,13 @@ class Trace:
     gain: float
     bound: bool
     rate: float
+    owner: int | None = None
+
+    def along(self) -> Tensor:
+        """Return the slope of `.grad` along the step, as far as this process keeps it."""
+        pairs = zip(self.params, self.tensors, strict=False)
+        slopes = [_dot(p.grad, d) for p, d in pairs if p.grad is not None]
+        return torch.stack(slopes).sum() if slopes else self.params[0].new_zeros(())
 
 
 class Lengths:
@@ -55,6 +64,8 @@ class Lengths:
         rule: The constants.
         blocks: Names of the blocks.
         dtype: Precision in which the last step is kept; None for that of the parameters.
+        world: The processes among which it is divided.
+        owners: The process that keeps the last step of each block.
 
     Attributes:
         values: η by block.
@@ -62,9 +73,16 @@ class Lengths:
     """
 
     def __init__(
-        self, rule: Learned, blocks: Iterable[str], dtype: torch.dtype | None = None
+        self,
+        rule: Learned,
+        blocks: Iterable[str],
+        dtype: torch.dtype | None = None,
+        world: World | None = None,
+        owners: Mapping[str, int] | None = None,
     ) -> None:
         self.rule, self.dtype = rule, dtype
+        self.world = World() if world is None else world
+        self._owners = {} if owners is None else owners
         self.values = dict.fromkeys(blocks, rule.start)
         self.left = dict.fromkeys(self.values, 0.0)
         self._last: dict[str, Trace] = {}
@@ -98,13 +116,12 @@ class Lengths:
         """Update every η from the slopes of this batch along the last step."""
         names, found = [], []
         for name, last in self._last.items():
-            pairs = zip(last.params, last.tensors, strict=True)
-            slopes = [_dot(p.grad, d) for p, d in pairs if p.grad is not None]
-            if slopes and last.gain > 0 and last.slope > 0:
+            if last.gain > 0 and last.slope > 0 and any(p.grad is not None for p in last.params):
                 names.append(name)
-                found.append(torch.stack(slopes).sum())
-        left = torch.stack(found).tolist() if found else []
-        left = [slope / batch.world.size for slope in batch.sum(left)]  # the same everywhere
+                alone = batch.world.size == 1
+                found.append(last.along() * (1.0 if alone else batch.world.share(last.owner)))
+        # the sum is the same in every process
+        left = batch.sum(torch.stack(found).tolist() if found else [])
         for name, slope in zip(names, left, strict=True):
             last = self._last[name]
             h = slope / batch.total / last.slope if batch.total else 0.0
@@ -154,10 +171,12 @@ class Lengths:
             # A rate below one half belongs to a schedule; η must not compensate for it.
             gain = max(0.0, min(1.0, 2 * largest - 1))
             bound = part.name in self._bound
-            tensors = part.dense()
+            tensors = part.dense() if part.owner in (None, self.world.rank) else []
             if self.dtype is not None:
                 tensors = [d.to(self.dtype) for d in tensors]
-            self._last[part.name] = Trace(part.params, tensors, part.slope, gain, bound, rate)
+            self._last[part.name] = Trace(
+                part.params, tensors, part.slope, gain, bound, rate, part.owner
+            )
 
     def take(
         self,
@@ -191,7 +210,11 @@ class Lengths:
     def undo(self) -> None:
         """Undo the last step, up to rounding and weight decay, and halve all lengths."""
         for last in self._last.values():
-            torch._foreach_add_(last.params, last.tensors, alpha=last.rate)
+            tensors = last.tensors or [torch.empty_like(p, dtype=self.dtype) for p in last.params]
+            if last.owner is not None:
+                tensors = [d.contiguous() for d in tensors]
+                self.world.send(tensors, last.owner)
+            torch._foreach_add_(last.params, tensors, alpha=last.rate)
         for name, value in self.values.items():
             self.values[name] = max(value / 2, self.rule.floor)
         self._last, self.left = {}, dict.fromkeys(self.values, 0.0)
@@ -208,7 +231,7 @@ class Lengths:
                 "rate": trace.rate,
                 "params": [names[p] for p in trace.params],
             }
-            tensors |= {names[p]: d for p, d in zip(trace.params, trace.tensors, strict=True)}
+            tensors |= {names[p]: d for p, d in zip(trace.params, trace.tensors, strict=False)}
         losses = {"mean": self._loss, "spread": self._spread, "batches": self._batches}
         numbers = {"values": dict(self.values), "left": dict(self.left)}
         return {**numbers, "last": last, "tensors": tensors, "losses": losses}
@@ -258,20 +281,21 @@ class Lengths:
         self._loss, self._spread = losses["mean"], losses["spread"]
         self._batches = losses["batches"]
         self._last = {
-            block: Trace(
-                [kept[name] for name in trace["params"]],
-                [
-                    torch.empty_like(kept[name], dtype=self.dtype).copy_(state["tensors"][name])
-                    for name in trace["params"]
-                ],
-                trace["slope"],
-                trace["gain"],
-                trace["bound"],
-                trace["rate"],
-            )
+            block: self._loaded(block, trace, [kept[name] for name in trace["params"]], state)
             for block, trace in state["last"].items()
             if trace is not None
         }
+
+    def _loaded(
+        self, block: str, trace: Mapping[str, Any], params: list[Tensor], state: Mapping[str, Any]
+    ) -> Trace:
+        """Return the last step of a block, with its direction if this process keeps it."""
+        owner = self._owners.get(block)
+        saved = [state["tensors"][name] for name in trace["params"]]
+        pairs = zip(params, saved, strict=True) if owner in (None, self.world.rank) else ()
+        tensors = [torch.empty_like(p, dtype=self.dtype).copy_(d) for p, d in pairs]
+        numbers = {name: trace[name] for name in ("slope", "gain", "bound", "rate")}
+        return Trace(params, tensors, **numbers, owner=owner)
 
 
 def _dot(g: Tensor, d: Tensor) -> Tensor:

@@ -147,6 +147,25 @@ def test_momentum_centers_the_damping_at_the_last_step():
     assert_near(flat(net) - middle, v)
 
 
+def test_momentum_that_leads_upward_is_dropped_and_lowered():
+    net, other = seeded(lambda: mlp(3, 5, 1)), seeded(lambda: mlp(3, 5, 1))
+    y, damping = randn(20, seed=3), 30.0
+    options = {"damping": damping, "scaling": "identity", "acceleration": 0.0}
+    optimizer = GaussNewton(net, momentum=0.9, **options)
+    closure = lambda: net(X)[:, 0] - y  # noqa: E731
+    plain = GaussNewton(other, momentum=0, **options)
+    optimizer.step(closure)
+    plain.step(lambda: other(X)[:, 0] - y)
+    optimizer._momentum.last = -40 * optimizer._momentum.last
+    optimizer.step(closure)
+    plain.step(lambda: other(X)[:, 0] - y)
+    assert_near(flat(net), flat(other))
+    assert optimizer._momentum.share == 0.5
+    optimizer.step(closure)  # a good step that uses it raises the share again
+    assert optimizer.statistics.ratio > 0.25
+    assert optimizer._momentum.share == pytest.approx(0.55)
+
+
 # Sides and solvers --------------------------------------------------------------------------------
 
 
@@ -285,19 +304,45 @@ def test_unknown_coefficients_are_recovered():
     assert k.item() == pytest.approx(2.0, abs=1e-5)
 
 
-def test_new_points_are_drawn_before_each_step():
+def test_new_points_are_drawn_every_few_steps():
     problem = Poisson1d(1)
     source, drawn = torch.Generator().manual_seed(0), []
 
     def resample() -> None:
-        drawn.append(1)
+        drawn.append(optimizer.statistics.step)
         with torch.no_grad():
             problem.x.copy_(torch.rand(30, 1, dtype=torch.float64, generator=source))
 
-    optimizer = GaussNewton(problem.net, resample=resample, momentum=0.2)
+    optimizer = GaussNewton(problem.net, resample=resample)
     steps(optimizer, problem.closure, 80)
-    assert len(drawn) == 80
+    assert drawn == list(range(0, 80, 10))
     assert problem.error() < 1e-3
+
+
+def test_a_step_on_new_points_is_the_dense_one():
+    net, damping = seeded(lambda: mlp(3, 5, 1)), 5.0
+    batches = [randn(20, 3, seed=s) for s in (11, 12, 13)]
+    points, left = [X], iter(batches)
+
+    def resample() -> None:
+        points[0] = next(left)
+
+    optimizer = GaussNewton(
+        net, damping=damping, scaling="identity", acceleration=0, momentum=0, resample=resample,
+        resample_every=1, held_out=lambda: net(X)[:, 0] - 1,
+    )  # fmt: skip
+    for i, batch in enumerate(batches):
+        before = flat(net)
+        A = dense_rows(net, batch).flatten(0, 1) / 20**0.5
+        r = (net(batch)[:, 0].detach() - 1) / 20**0.5
+        held = float(0.5 * (net(X)[:, 0].detach() - 1).square().mean())
+        optimizer.step(lambda: net(points[0])[:, 0] - 1)
+        found = optimizer.statistics
+        F = A.mT @ A + found.damping * torch.eye(A.shape[1], dtype=torch.float64)
+        assert found.status == "accepted"
+        assert found.loss == pytest.approx(float(0.5 * r @ r))
+        assert_near(flat(net) - before, torch.linalg.solve(F, -A.mT @ r))
+        assert found.held_out == (pytest.approx(held) if i == 0 else None)
 
 
 # Honesty ------------------------------------------------------------------------------------------

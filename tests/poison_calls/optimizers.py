@@ -112,6 +112,7 @@ def _gauss_newton() -> Call:
         "acceleration": 1.5,
         "momentum": 0.5,
         "resample": lambda: None,
+        "resample_every": 3,
         "held_out": lambda: (net(x()), signs()),
         "solver": "auto",
     }

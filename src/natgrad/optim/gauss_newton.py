@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -30,11 +31,12 @@ from natgrad.optim._levenberg.linearization import (
     require_repeatable,
     same_values,
 )
+from natgrad.optim._levenberg.momentum import Momentum
 from natgrad.optim._levenberg.problem import Outputs, Problem, Residuals, Values
 from natgrad.optim._levenberg.rule import Nielsen
 from natgrad.optim._levenberg.solve import Side, Solver, choose
 from natgrad.optim._levenberg.statistics import GaussNewtonStatistics
-from natgrad.optim._levenberg.trial import Proposal, propose
+from natgrad.optim._levenberg.trial import Proposal, straight
 from natgrad.optim._rows.record import Recorder
 from natgrad.optim._states import check_whole, checked
 
@@ -45,8 +47,6 @@ Closure = Callable[[], Any]
 
 # λ of the first step, in units of the metric.
 _START = 1e-3
-# Largest number of dampings that one step tries to make its path straight enough.
-_BENDS = 12
 # Column norms are at least this fraction of the largest one.
 _SMALLEST_COLUMN = 1e-8
 
@@ -76,9 +76,10 @@ class GaussNewton(torch.optim.Optimizer):
             `"identity"` (default for likelihoods).
         damping: λ of the first step. Default: 1e-3 in units of the metric D.
         acceleration: Largest 2|a|/|v| of a step that is tried. 0 takes plain steps.
-        momentum: μ; the damping is centered at μ times the last step (SPRING). It averages noise
-            if `resample` draws few points.
-        resample: A function that draws new points for the closure; called before each step.
+        momentum: μ; the damping is centered at μ times the last step (SPRING), less after rejected
+            steps. 0 is plain Levenberg–Marquardt.
+        resample: A function that draws new points for the closure.
+        resample_every: Number of steps for which the points stay the same.
         held_out: A closure on other points, evaluated every ten steps. A warning tells you if the
             residuals are large between the points of the fit.
         solver: `"parameters"`, `"residuals"`, `"conjugate_gradients"`, or `"auto"` by cost.
@@ -116,8 +117,9 @@ class GaussNewton(torch.optim.Optimizer):
         scaling: Scaling | None = None,
         damping: float | None = None,
         acceleration: float = 1.5,
-        momentum: float = 0.0,
+        momentum: float = 0.9,
         resample: Callable[[], object] | None = None,
+        resample_every: int = 10,
         held_out: Closure | None = None,
         solver: Solver = "auto",
     ) -> None:
@@ -136,8 +138,9 @@ class GaussNewton(torch.optim.Optimizer):
         )
         start = None if damping is None else number(damping, "damping", low=0, low_open=True)
         self.acceleration = number(acceleration, "acceleration", low=0)
-        self.momentum = number(momentum, "momentum", low=0, high=1, high_open=True)
+        self._momentum = Momentum(number(momentum, "momentum", low=0, high=1, high_open=True))
         self.resample = None if resample is None else function(resample, "resample")
+        self.resample_every = integer(resample_every, "resample_every", low=1)
         self.held_out = None if held_out is None else function(held_out, "held_out")
         self.solver: Solver = choice(
             solver, "solver", ("auto", "parameters", "residuals", "conjugate_gradients")
@@ -152,7 +155,6 @@ class GaussNewton(torch.optim.Optimizer):
         self._start, self._rule, self._watch = start, Nielsen(start), Watch()
         self._steps = 0
         self._columns: Tensor | None = None  # largest squared norms so far, of each column
-        self._last: Tensor | None = None  # the last step, for momentum
         self._kept: tuple[Tensor, Linearization, Side] | None = None
         self._repeatable = self._warned_precision = False
 
@@ -177,7 +179,7 @@ class GaussNewton(torch.optim.Optimizer):
                 "optimizer.step(lambda: net(x)[:, 0] - y)."
             )
         function(closure, "closure")
-        if self.resample is not None:
+        if self.resample is not None and self._steps % self.resample_every == 0:
             self.resample()
             self._kept = None
         with torch.no_grad():
@@ -216,27 +218,26 @@ class GaussNewton(torch.optim.Optimizer):
         self._judge(proposal, at)
         if self.statistics.rejected:
             self._write(weights)
-            self._kept, self._last = (weights, point, side), None
+            self._kept = (weights, point, side)
         else:
-            self._kept, self._last = None, proposal.step if self.momentum else None
+            self._kept = None
         return point.loss
 
     def _proposed(
         self, point: Linearization, side: Side, at: Callable[[Tensor], Values | None]
     ) -> tuple[Proposal, float]:
-        """Return a step whose path bends little enough, and its λ, which grows until it does."""
-        momentum = None
-        if self.momentum and self._last is not None:
-            momentum = self.momentum * self._last
+        """Return a step and its λ; without momentum if that bends the path or leads upward."""
         probe = at if self.acceleration else None
-        for _ in range(_BENDS):
-            assert self._rule.value is not None
-            damping = self._rule.value
-            proposal = propose(point, side, damping, self._scale(), momentum=momentum, probe=probe)
-            if not proposal.acceleration > self.acceleration > 0:
-                break
-            self._rule.rejected()
-        return proposal, damping
+        best = partial(straight, point, side, self._rule, self._scale(), probe, self.acceleration)
+        carried = self._momentum.offered()
+        if carried is not None:
+            before = self._rule.state_dict()
+            found = best(carried)
+            if not found[0].bends(self.acceleration) and found[0].promises(point.loss):
+                return found
+            self._rule.load_state_dict(before)
+            self._momentum.dropped()
+        return best(None)
 
     def _linearized(self, closure: Closure, weights: Tensor) -> tuple[Linearization, Side]:
         """Return the problem at the present weights; reuse the last one if nothing has changed."""
@@ -270,16 +271,15 @@ class GaussNewton(torch.optim.Optimizer):
         found, rule = self.statistics, self._rule
         assert found.loss is not None
         step = proposal.step
-        eps = torch.finfo(step.dtype).eps
         if not bool(step.isfinite().all()):
             self._reject("the direction overflows")
             return
-        if not proposal.predicted > eps * found.loss:
+        if not proposal.promises(found.loss):
             found.status, found.reason = "converged", self._converged()
             if self.resample is not None:  # the next points may leave more to gain
                 self._rule = Nielsen(self._start)
             return
-        if proposal.acceleration > self.acceleration > 0:
+        if proposal.bends(self.acceleration):
             found.status = "rejected"
             found.reason = (
                 f"the path bends too much at any damping tried: 2|a|/|v| = "
@@ -297,12 +297,14 @@ class GaussNewton(torch.optim.Optimizer):
             self._reject(f"the loss would rise from {found.loss:.3e} to {new:.3e}")
             return
         rule.accepted(found.ratio)
+        self._momentum.accepted(step, found.ratio)
         found.status, found.reason = "accepted", f"ρ = {found.ratio:.2f}"
         found.new_loss, found.step_norm = new, float(step.norm())
 
     def _reject(self, reason: str) -> None:
         self.statistics.status, self.statistics.reason = "rejected", reason
         self._rule.rejected()
+        self._momentum.dropped()
 
     def _converged(self) -> str:
         """Return why no step is left, and warn once if the precision is the reason."""
@@ -357,7 +359,7 @@ class GaussNewton(torch.optim.Optimizer):
             "rule": self._rule.state_dict(),
             "watch": self._watch.state_dict(),
             "columns": None if self._columns is None else self._columns.clone(),
-            "last": None if self._last is None else self._last.clone(),
+            "momentum": self._momentum.state_dict(),
         }
         return state
 
@@ -373,11 +375,9 @@ class GaussNewton(torch.optim.Optimizer):
         self._steps = int(state["steps"])
         self._rule.load_state_dict(state["rule"])
         self._watch.load_state_dict(state["watch"])
-        like = self._params[0].detach()
-        self._columns, self._last = (
-            None if state[name] is None else state[name].detach().clone().to(like)
-            for name in ("columns", "last")
-        )
+        like, columns = self._params[0].detach(), state["columns"]
+        self._momentum.load_state_dict(state["momentum"], like)
+        self._columns = None if columns is None else columns.detach().clone().to(like)
         self._kept = None
 
     def _check_state(self, saved: Any) -> None:
@@ -386,6 +386,6 @@ class GaussNewton(torch.optim.Optimizer):
         self._rule.check_state(state["rule"], "natural.rule")
         self._watch.check_state(state["watch"], "natural.watch")
         count = sum(p.numel() for p in self._params)
-        for name in ("columns", "last"):
-            if state[name] is not None:
-                tensor(state[name], f"natural.{name}", shape=(count,))
+        self._momentum.check_state(state["momentum"], "natural.momentum", count)
+        if state["columns"] is not None:
+            tensor(state["columns"], "natural.columns", shape=(count,))

@@ -8,12 +8,17 @@ from torch import Tensor
 
 from natgrad.optim._levenberg.linearization import Linearization
 from natgrad.optim._levenberg.problem import Values
+from natgrad.optim._levenberg.rule import Nielsen
 from natgrad.optim._levenberg.solve import Side
 
-__all__ = ["Proposal", "propose"]
+__all__ = ["Proposal", "propose", "straight"]
 
 # Fraction of the step at which the second derivative along it is measured (Transtrum and Sethna).
 _PROBE = 0.1
+# Largest number of dampings that one step tries to make its path straight enough; fewer with
+# momentum, which bends at any damping if it leads astray.
+_BENDS = 12
+_CARRIED_BENDS = 5
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,34 @@ class Proposal:
     step: Tensor
     predicted: float
     acceleration: float
+
+    def bends(self, most: float) -> bool:
+        """Return whether the path bends more than this; 0 allows everything."""
+        return self.acceleration > most > 0
+
+    def promises(self, loss: float) -> bool:
+        """Return whether the predicted decrease is above the rounding of a loss."""
+        return self.predicted > torch.finfo(self.step.dtype).eps * loss
+
+
+def straight(
+    point: Linearization,
+    side: Side,
+    rule: Nielsen,
+    scale: Tensor | None,
+    probe: Callable[[Tensor], Values | None] | None,
+    most: float,
+    momentum: Tensor | None,
+) -> tuple[Proposal, float]:
+    """Return a step whose path bends at most so much, and its λ, which grows until it does."""
+    for _ in range(_BENDS if momentum is None else _CARRIED_BENDS):
+        assert rule.value is not None
+        damping = rule.value
+        proposal = propose(point, side, damping, scale, momentum=momentum, probe=probe)
+        if not proposal.bends(most):
+            break
+        rule.rejected()
+    return proposal, damping
 
 
 def propose(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-__all__ = ["Equation", "Points", "derivative", "second", "uniform"]
+__all__ = ["Equation", "Points", "derivative", "second", "spread", "uniform"]
 
 Points = dict[str, Tensor]
 """Tensors of points by the name of their block."""
@@ -77,6 +77,13 @@ def second(slope: Tensor, x: Tensor, axis: int) -> Tensor:
 def uniform(n: int, d: int, generator: torch.Generator) -> Tensor:
     """Return points of the unit cube."""
     return torch.rand(n, d, dtype=torch.float64, generator=generator)
+
+
+def spread(n: int, d: int, generator: torch.Generator) -> Tensor:
+    """Return points of the unit cube that leave fewer gaps: Sobol's sequence, scrambled."""
+    seed = int(torch.randint(2**31, (1,), generator=generator))
+    source = torch.quasirandom.SobolEngine(d, True, seed)  # type: ignore[no-untyped-call]
+    return source.draw(n, dtype=torch.float64)
 
 
 def middles(n: int) -> Tensor:

@@ -13,7 +13,7 @@ from natgrad.experiments.pinn._equations.base import (
     derivative,
     middles,
     second,
-    uniform,
+    spread,
 )
 
 __all__ = ["Burgers"]
@@ -41,7 +41,7 @@ class Burgers(Equation):
 
     def drawn(self, size: int, generator: torch.Generator) -> Points:
         """Return points, half of them near the shock at x = 0."""
-        x = uniform(size, 2, generator)
+        x = spread(size, 2, generator)
         near = torch.arange(size) % 2 == 0
         place = 2 * x[:, 0] - 1
         # |x| = e^{−6 s} for s uniform: as many points in each decade of the distance.

@@ -45,8 +45,8 @@ class Fit:
         seed: Seed of the initialization and of drawn points.
         steps: Trial steps.
         size: Points per axis if fixed, their number if drawn.
-        drawn: Whether new points are drawn before every step.
-        momentum: Momentum of the optimizer.
+        drawn: Whether new points are drawn every ten steps.
+        doubled: Steps from which on twice as many points are drawn.
         every: Steps between measurements of the error.
         picture: Whether the solution on the judged points is stored.
     """
@@ -58,7 +58,7 @@ class Fit:
     steps: int
     size: int
     drawn: bool = False
-    momentum: float = 0.0
+    doubled: tuple[int, ...] = ()
     every: int = 10
     picture: bool = False
 
@@ -73,11 +73,11 @@ def fit(config: Fit) -> Result:
     points = equation.drawn(config.size, source) if config.drawn else equation.fixed(config.size)
 
     def resample() -> None:
-        points.update(equation.drawn(config.size, source))
+        doublings = sum(optimizer.statistics.step >= step for step in config.doubled)
+        points.update(equation.drawn(config.size * 2**doublings, source))
 
     optimizer = GaussNewton(
         net,
-        momentum=config.momentum,
         resample=resample if config.drawn else None,
         held_out=lambda: equation.blocks(net, held),
     )

@@ -10,5 +10,5 @@ from natgrad.lab.arrays import Arrays
 def draw(config: AllenCahnFigure, arrays: Arrays) -> Figure:
     """Return errors, losses and profiles of both fits."""
     return sharp.draw(
-        config, arrays, "The fronts of Allen and Cahn need points drawn anew at each step"
+        config, arrays, "The fronts of Allen and Cahn need new points every ten steps"
     )

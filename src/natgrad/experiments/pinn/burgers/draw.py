@@ -9,4 +9,4 @@ from natgrad.lab.arrays import Arrays
 
 def draw(config: BurgersFigure, arrays: Arrays) -> Figure:
     """Return errors, losses and profiles of both fits."""
-    return sharp.draw(config, arrays, "Burgers’ shock needs points drawn anew at each step")
+    return sharp.draw(config, arrays, "Burgers’ shock needs new points every ten steps")

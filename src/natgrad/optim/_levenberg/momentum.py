@@ -1,0 +1,63 @@
+"""The last step as the start of the next one: SPRING's momentum, with a share that adapts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from natgrad._checks import tensor
+from natgrad.optim._states import entries, real
+
+__all__ = ["Momentum"]
+
+# After a rejected step the share is halved. It grows slowly: a large one costs rejected steps.
+_FALL = 0.5
+_RISE = 1.1
+# ρ of a step from which on the share grows.
+_GOOD = 0.25
+
+
+class Momentum:
+    """μ times a share in [0, 1] of the last accepted step.
+
+    Args:
+        factor: μ.
+    """
+
+    def __init__(self, factor: float) -> None:
+        self.factor, self.share = factor, 1.0
+        self.last: Tensor | None = None
+        self._used = False
+
+    def offered(self) -> Tensor | None:
+        """Return where the next step starts from; None if it starts from zero."""
+        self._used = self.last is not None
+        return None if self.last is None else self.factor * self.share * self.last
+
+    def dropped(self) -> None:
+        """Lower the share if the step used it; the step was rejected, or is computed without."""
+        if self._used:
+            self.share, self._used = _FALL * self.share, False
+
+    def accepted(self, step: Tensor, ratio: float) -> None:
+        """Keep a step for the next one, given its ρ."""
+        if self._used and ratio > _GOOD:
+            self.share = min(1.0, _RISE * self.share)
+        self.last = step if self.factor else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the share and the last step."""
+        return {"share": self.share, "last": None if self.last is None else self.last.clone()}
+
+    def check_state(self, state: Any, where: str, count: int) -> None:
+        """Raise unless the state can be loaded."""
+        found = entries(state, where, ("share", "last"))
+        real(found["share"], f"{where}.share", low=0, high=1)
+        if found["last"] is not None:
+            tensor(found["last"], f"{where}.last", shape=(count,))
+
+    def load_state_dict(self, state: Mapping[str, Any], like: Tensor) -> None:
+        """Take a state, as tensors like the given one."""
+        self.share = float(state["share"])
+        last = state["last"]
+        self.last = None if last is None else last.detach().clone().to(like)

@@ -235,3 +235,9 @@ def test_kfac_tends_to_the_margin_in_its_own_metric():
     angle = float(diagnostics.angle(end, max_margin(x, y, metric).solution))
     assert math.degrees(angle) < 0.5
     assert float(diagnostics.angle(end, max_margin(x, y).solution)) > 5 * angle
+
+
+def test_adam_with_weight_decay_is_adamw_of_torch():
+    found = run(adam(0.1, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.3), 20).final
+    options = {"lr": 0.1, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.3}
+    assert_near(found, by_torch(torch.optim.AdamW, 20, **options), 1e-12)

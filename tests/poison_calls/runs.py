@@ -78,7 +78,7 @@ add("natgrad.flows.muon", flows.muon, lambda: {**_decay, "mass": 0.9, "nesterov"
 add(
     "natgrad.flows.adam",
     flows.adam,
-    lambda: {**_decay, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
+    lambda: {**_decay, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.1},
 )
 add("natgrad.flows.shampoo", flows.shampoo, lambda: {**_decay, "keep": 0.9, "eps": 1e-8})
 add("natgrad.flows.diagonal_fisher", flows.diagonal_fisher, lambda: {**_decay, "damping": 0.1})

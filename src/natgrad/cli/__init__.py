@@ -24,6 +24,7 @@ COMMANDS = {
     "verify": "check every theorem and numbered identity, with its measured residual",
     "compare": "fit your own table: EGD at each depth, NGD, and the limits they tend to",
     "complete": "fill in your own matrix, from (row, column, value) triples",
+    "atlas": "show which solution every optimizer picks, certified, on built-in data or yours",
     "playground": "open the interactive page: drag points, watch the separators move",
     "bench": "race NGD against its best peers, with equal tuning, in seconds to a target",
     "report": "write one HTML page of all results, readable offline",

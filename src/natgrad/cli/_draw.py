@@ -34,6 +34,7 @@ def draw(
 
 def _experiment(name: str) -> Experiment[Any]:
     """Return a figure by name, or the experiment that draws a user's table."""
+    from natgrad.experiments.atlas.separators.config import Table, own
     from natgrad.experiments.compare import fit as compare
     from natgrad.experiments.compare.config import Data as CompareData
     from natgrad.experiments.complete import fit as complete
@@ -41,6 +42,8 @@ def _experiment(name: str) -> Experiment[Any]:
     from natgrad.experiments.race import RACE
 
     kind = name.partition("/")[0]
+    if kind == "map":
+        return own(Table(path="", digest="", label=""))
     if kind == "compare":
         return compare.experiment(CompareData(path="", digest="", label=""))
     if kind == "complete":

@@ -1,12 +1,22 @@
-"""The atlas of separators: the smoke preset, its claims and its picture."""
+"""The atlas of separators: the smoke preset, its claims, its table, its picture, its command."""
+
+import json
 
 import numpy as np
 import pytest
+import torch
 
-from natgrad.experiments.atlas.separators.cells import LIMITS, METHODS, Data, certified
+from natgrad import cli
+from natgrad.diagnostics import margin
 from natgrad.experiments.atlas.separators.config import EXPERIMENT
+from natgrad.experiments.atlas.separators.goals import GOALS, NORMS, goal
+from natgrad.experiments.atlas.separators.methods import METHODS
+from natgrad.experiments.atlas.separators.rows import BuiltIn, batch_of
+from natgrad.experiments.atlas.separators.table import lines, text
 from natgrad.lab import figures
 from natgrad.lab.experiment import in_this_process
+
+HOW = ("--preset", "smoke", "--engine", "serial", "--quiet")
 
 
 @pytest.fixture(scope="module")
@@ -15,26 +25,71 @@ def found():
     return config, EXPERIMENT.compute(config, in_this_process)
 
 
+@pytest.fixture
+def write(tmp_path):
+    """Write a table of two features, and return its path."""
+
+    def written(x, marks):
+        rows = [f"{a!r},{b!r},{mark}" for (a, b), mark in zip(x.tolist(), marks, strict=True)]
+        path = tmp_path / "plants.csv"
+        path.write_text("\n".join(["height,width,kind", *rows]))
+        return path
+
+    return written
+
+
 def test_every_claim_is_as_expected(found) -> None:
     config, arrays = found
     judged = EXPERIMENT.claims(config, arrays)
     assert len({claim.id for claim in judged}) == len(judged)
+    assert sum(claim.holds("smoke") is not None for claim in judged) >= 8
     for claim in judged:
         assert claim.as_expected("smoke"), (claim.id, claim.value)
 
 
 def test_no_share_exceeds_one_and_own_certificates_prove_no_more(found) -> None:
     _, arrays = found
-    assert arrays["fractions"].max() <= 1 + 1e-9
-    assert (arrays["certified"] <= arrays["fractions"][:, :, -1] + 1e-9).all()
+    assert np.nanmax(arrays["shares"]) <= 1 + 1e-9
+    proved, shares = arrays["proved"], arrays["norm_shares"]
+    assert np.isfinite(proved).sum() > 10
+    assert (np.nan_to_num(proved, nan=-1) <= shares + 1e-9).all()
 
 
-def test_limits_of_optimizers_are_those_that_are_computed() -> None:
-    named = {method.limit for method in METHODS.values()} - {None}
-    assert named == set(LIMITS)
-    values = [limit.certificate for limit in certified(Data(30, 20, 4, 5))]
-    assert len(values) == len(LIMITS)
-    assert max(values) < 1e-8
+def test_the_share_of_a_norm_is_that_of_the_largest_margin() -> None:
+    data = BuiltIn(30, 20, 4, 5)
+    x, y = batch_of(data)
+    beta = torch.randn(1, 20, dtype=x.dtype, generator=torch.Generator().manual_seed(1))
+    beta = beta * 0.01 + goal(data, "ℓ2 margin").solution
+    for name, p in NORMS.items():
+        best = goal(data, name)
+        share = margin(beta[0], x, y, p) / margin(best.solution, x, y, p)
+        assert float(best.shares(beta, y[:, None] * x)) == pytest.approx(max(float(share), 0))
+        assert best.certificate < 1e-8
+
+
+def test_the_box_is_optimal_by_its_conditions() -> None:
+    data = BuiltIn(30, 20, 4, 5)
+    x, y = batch_of(data)
+    b = goal(data, "box").solution
+    g = -(torch.sigmoid(-y * (x @ b)) * y) @ x
+    inside = b.abs() < 2 - 1e-6
+    assert float(g[inside].abs().max()) < 1e-6 * float(g.abs().max())
+    assert bool((g[~inside] * b[~inside] < 0).all())  # the loss falls only across the wall
+
+
+def test_every_goal_of_a_method_is_computed() -> None:
+    named = {m.goal(kind) for m in METHODS.values() for kind in ("separable", "not separable")}
+    assert named - {None} == set(GOALS)
+
+
+def test_the_table_decides_or_says_that_it_does_not(found) -> None:
+    table = lines(found[1])
+    by_name = dict(zip(METHODS, table, strict=True))
+    assert by_name["natural gradient"].verdict == "reached"
+    assert by_name["diagonal Fisher"].verdict == "undecided"
+    assert by_name["diagonal Fisher"].limit is None
+    assert by_name["normalized gradient"].verdict == "approaching"
+    assert len(text(table).splitlines()) == len(METHODS) + 1
 
 
 def test_the_picture_has_both_panels(found) -> None:
@@ -43,3 +98,50 @@ def test_the_picture_has_both_panels(found) -> None:
         drawn = figures.render(EXPERIMENT.draw(config, arrays))
     assert drawn["figure.png"][:4] == b"\x89PNG"
     assert np.isfinite(arrays["path"]).all()
+
+
+def test_the_command_on_separable_data_of_ones_own(write, tmp_path, capsys) -> None:
+    x = torch.randn(24, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[:, 0] += 0.5 * x[:, 0].sign()
+    path = write(x, ["ash" if a > 0 else "elm" for a in x[:, 0].tolist()])
+    out = tmp_path / "runs"
+    asked = ["atlas", str(path), "--label", "kind", "--out", str(out), *HOW]
+    assert cli.main([*asked, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["figure"] == "map/plants"
+    assert told["departures"][0].startswith("The data are separable: 24 rows, 2 features")
+    cells = {(c["optimizer"], c["parametrization"], c["loss"]): c for c in told["atlas"]}
+    assert cells["gradient flow", "direct", "logistic"]["verdict"] == "reached"
+    assert set(cells["K-FAC", "direct", "logistic"]) >= {
+        "limit", "share", "certificate", "rate", "interval", "verdict", "source",
+    }  # fmt: skip
+    assert cli.main(asked) == 0  # from the store
+    assert "nearest" in capsys.readouterr().out
+    assert cli.main(["draw", str(out / "map-plants")]) == 0
+
+
+def test_the_command_on_data_that_are_not_separable(write, tmp_path, capsys) -> None:
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    noise = torch.randn(40, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    path = write(x, ["ash" if a > 0 else "elm" for a in (x[:, 0] + noise).tolist()])
+    asked = ["atlas", str(path), "--label", "kind", "--out", str(tmp_path), *HOW, "--json"]
+    assert cli.main(asked) == 0
+    told = json.loads(capsys.readouterr().out)
+    natural = [c for c in told["atlas"] if c["optimizer"].startswith("natural")]
+    limits = {c["limit"] for c in natural if c["loss"] == "logistic"}
+    assert limits == {"maximum likelihood"}
+    assert {c["verdict"] for c in natural} == {"reached"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--label", "kind"], "belong to a table"),
+        (["plants.csv"], "--label COL"),
+        (["nowhere.csv", "--label", "kind"], "nowhere.csv"),
+        (["--no-intercept"], "name a table first"),
+    ],
+)
+def test_bad_usage_gets_a_sentence(words, said, tmp_path, capsys) -> None:
+    assert cli.main(["atlas", *words, "--out", str(tmp_path), *HOW]) == 2
+    assert said in capsys.readouterr().err

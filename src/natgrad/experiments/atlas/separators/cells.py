@@ -1,182 +1,163 @@
-"""Cells of the atlas of separators: descents, and the limits of the same data."""
+"""Cells of the atlas of separators: one optimizer on one set of data, against its goals."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from natgrad.data.separable import sparse_gaussian
-from natgrad.diagnostics import angle, margin
-from natgrad.directions import euclidean, natural
-from natgrad.experiments.atlas.separators.config import Separators
-from natgrad.flows import StepRule, adam, constant, descend, diagonal_fisher, kfac, steepest
+from natgrad.diagnostics import fit_rate
+from natgrad.errors import NatgradError
+from natgrad.experiments.atlas.separators.config import Effort, Own, Separators, Table
+from natgrad.experiments.atlas.separators.goals import GOALS, KINDS, NORMS, STARS, goal, kind_of
+from natgrad.experiments.atlas.separators.methods import METHODS, Path
+from natgrad.experiments.atlas.separators.rows import BuiltIn, batch_of
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.experiment import Sweep
 from natgrad.likelihoods import Bernoulli
-from natgrad.limits import certify, gradient_weights, max_margin, natural_flow
-from natgrad.linalg.norms import Metric
-from natgrad.parametrizations import Direct
-from natgrad.stopping import steps_reached
+from natgrad.limits import certify, gradient_weights
 
-KFAC_DAMPING = 0.1
-END = 300.0  # of natural descents, in their own time: margins of a few hundred
-KFAC_END = 1500.0  # likewise; past margins of 700 its factors underflow
-
-LIMITS = ("ℓ1 margin", "ℓ2 margin", "ℓ∞ margin", "K-FAC metric", "vertex")
-POWERS = (1.0, 2.0, math.inf)
+RATES = ("power", "low", "high")
+_LEAST_GAP = 1e-9  # of a share: smaller ones are rounding error, and have no rate
 
 
-class Method(NamedTuple):
-    """An optimizer: its step rule given the number of steps, its expected limit, its batches.
-
-    No limit means that none is known in closed form; the cell is then undecided.
-    """
-
-    rule: Callable[[int], StepRule]
-    limit: str | None
-    direction: Any = euclidean
-    batch_size: int | None = None
-
-
-METHODS = {
-    "coordinate descent": Method(lambda n: steepest(1, 1.0, decay=0.5), "ℓ1 margin"),
-    "normalized gradient": Method(lambda n: steepest(2, 0.5, decay=0.5), "ℓ2 margin"),
-    "sign descent": Method(lambda n: steepest(math.inf, 0.1, decay=0.5), "ℓ∞ margin"),
-    "Adam, β₂ = .95": Method(lambda n: adam(0.1, beta2=0.95, eps=0, decay=0.5), "ℓ∞ margin"),
-    "Adam, β₂ = .999": Method(lambda n: adam(0.1, eps=0, decay=0.5), "ℓ∞ margin"),
-    "Adam, one sample": Method(
-        lambda n: adam(0.1, beta2=0.95, eps=0, decay=0.5), None, batch_size=1
-    ),
-    "K-FAC": Method(lambda n: kfac(KFAC_END / n, damping=KFAC_DAMPING), "K-FAC metric"),
-    "diagonal Fisher": Method(lambda n: diagonal_fisher(END / n), None),
-    "natural gradient": Method(lambda n: constant(END / n), "vertex", natural),
-}
-
-
-def compute(config: Separators, sweep: Sweep) -> Arrays:
-    """Return paths, margin fractions, angles and certificates of every optimizer and seed."""
-    size = (config.n, config.dim, config.ones)
-    ends = sweep([Cell(limits, Data(*size, s), f"limits {s}") for s in config.seeds], "limits")
+def compute(config: Separators | Own, sweep: Sweep) -> Arrays:
+    """Return paths, shares, angles, certificates and rates of every optimizer and data set."""
+    data: list[BuiltIn | Table]
+    if isinstance(config, Own):
+        data = [config.table]
+    else:
+        size = (config.n, config.dim, config.ones)
+        data = [BuiltIn(*size, seed) for seed in config.seeds]
+    effort = Effort(steps=config.steps, saves=config.saves, until=config.until)
+    names = [f"data {k}" for k in range(len(data))]
+    ends = sweep([Cell(goals, Ends(d), f"limits of {n}") for d, n in zip(data, names, strict=True)],
+                 "limits")  # fmt: skip
     asked = [
-        Cell(descent, Descent(Data(*size, s), name, config.steps, config.saves), f"{name} {s}")
+        Cell(optimizer, Optimizer(d, name, effort), f"{name}, {which}")
         for name in METHODS
-        for s in config.seeds
+        for d, which in zip(data, names, strict=True)
     ]
-    found = sweep(asked, "descents")
+    found = sweep(asked, "optimizers")
     arrays = Arrays(
         method=tuple(METHODS),
-        seed=config.seeds,
-        limit=LIMITS,
-        norm=("ℓ1", "ℓ2", "ℓ∞"),
-        saved=list(range(config.saves + 1)),
-        feature=list(range(config.dim)),
+        data=names,
+        goal=GOALS,
+        star=STARS,
+        norm=tuple(NORMS),
+        rate=RATES,
+        saved=list(range(config.saves)),
     )
-    arrays.add("limits", np.stack([e["solutions"] for e in ends]), "seed", "limit", "feature")
-    arrays.add("certificates", np.stack([e["certificates"] for e in ends]), "seed", "limit")
-
-    def gathered(key: str) -> Any:
-        many = len(config.seeds)
-        return np.stack(
-            [np.stack([f[key] for f in found[i : i + many]]) for i in range(0, len(found), many)]
-        )
-
-    arrays.add("path", gathered("path")[:, 0], "method", "saved", "feature")
-    arrays.add("angles", gathered("angles"), "method", "seed", "saved", "limit")
-    arrays.add("fractions", gathered("fractions"), "method", "seed", "saved", "norm")
-    arrays.add("certified", gathered("certified"), "method", "seed", "norm")
+    arrays.add("kind", np.stack([e["kind"] for e in ends]), "data")
+    arrays.add("certificates", np.stack([e["certificates"] for e in ends]), "data", "goal")
+    arrays.add("stars", ends[0]["stars"], "star", "feature")
+    many = len(data)
+    shapes = {
+        "angles": ("goal",),
+        "shares": ("goal",),
+        "norm_shares": ("norm",),
+        "proved": ("norm",),
+        "rates": ("rate",),
+        "own_share": ("saved",),
+        "clock": ("saved",),
+    }
+    for key, dims in shapes.items():
+        rows = [np.stack([f[key] for f in found[i : i + many]]) for i in range(0, len(found), many)]
+        arrays.add(key, np.stack(rows), "method", "data", *dims)
+    first = [f["path"] for f in found[::many]]
+    arrays.add("path", np.stack(first), "method", "saved", "feature")
     return arrays
 
 
 @dataclass(frozen=True)
-class Data:
-    """Separable data.
+class Ends:
+    """The goals of one set of data."""
 
-    Attributes:
-        n: Number of samples.
-        dim: Number of features.
-        ones: Features that the labels depend on.
-        seed: Seed of the inputs.
-    """
-
-    n: int
-    dim: int
-    ones: int
-    seed: int
-
-    @property
-    def batch(self) -> tuple[Tensor, Tensor]:
-        """Return inputs of different scales, and labels."""
-        task = sparse_gaussian(self.n, self.dim, ones=self.ones, seed=self.seed)
-        return task.x * torch.logspace(-0.5, 0.5, self.dim, dtype=task.x.dtype), task.y
+    data: BuiltIn | Table
 
 
-def certified(data: Data) -> list[Any]:
-    """Return the limits of the data, in the order of `LIMITS`."""
-    x, y = data.batch
-    eye = torch.eye(data.dim, dtype=x.dtype)
-    metric = Metric(x.mT @ x / data.n + KFAC_DAMPING * eye)
-    return [*(max_margin(x, y, p) for p in (*POWERS, metric)), natural_flow(x, y)]
-
-
-def limits(data: Data) -> Result:
-    """Return the limits as unit vectors, and their certificates."""
-    found = certified(data)
-    unit = [limit.solution / limit.solution.norm() for limit in found]
+def goals(config: Ends) -> Result:
+    """Return the kind of data, the certificates of all goals, and the stars as unit vectors."""
+    found = {name: goal(config.data, name) for name in GOALS}
+    stars = [found[name].solution / found[name].solution.norm() for name in STARS]
     return {
-        "solutions": torch.stack(unit).numpy(),
-        "certificates": np.array([limit.certificate for limit in found]),
+        "kind": np.asarray(KINDS.index(kind_of(config.data))),
+        "certificates": np.array([one.certificate for one in found.values()]),
+        "stars": torch.stack(stars).numpy(),
     }
 
 
 @dataclass(frozen=True)
-class Descent:
+class Optimizer:
     """One optimizer on one set of data.
 
     Attributes:
         data: The data.
         method: A name of `METHODS`.
-        steps: Steps.
-        saves: Saved states.
+        effort: How long it runs.
     """
 
-    data: Data
+    data: BuiltIn | Table
     method: str
-    steps: int
-    saves: int
+    effort: Effort
 
 
-def descent(config: Descent) -> Result:
-    """Return the path as unit vectors, angles to all limits, margin fractions and certificates."""
-    x, y = config.data.batch
-    method = METHODS[config.method]
-    samples: dict[str, Any] = {"order": "cyclic", "batch_size": method.batch_size}
-    start = torch.zeros(config.data.dim, dtype=x.dtype)
-    run = descend(
-        method.direction, Bernoulli(), Direct(), start, (x, y),
-        step=method.rule(config.steps), until=steps_reached(config.steps),
-        save_every=config.steps // config.saves, **samples,
-    )  # fmt: skip
-    path = run.states
-    ends = certified(config.data)
-    best = [limit.value for limit in ends[:3]]
-    fractions = [margin(path[1:], x, y, p) / b for p, b in zip(POWERS, best, strict=True)]
-    turned = [angle(path[1:], limit.solution) for limit in ends]
-    # Zero has no direction, so the first saved state replaces it.
-    weights = torch.stack([gradient_weights(Bernoulli(), x @ b, y) for b in path]).mean(0)
-    own = [certify(path[-1], weights, x, y, p).fraction for p in POWERS]
-    unit = path[1:] / path[1:].norm(dim=1, keepdim=True)
+def optimizer(config: Optimizer) -> Result:
+    """Return the path as unit vectors, and how near its end is to every goal."""
+    x, y = batch_of(config.data)
+    kind, method = kind_of(config.data), METHODS[config.method]
+    rows = y[:, None] * x
+    path = _whole(method.run((x, y), config.effort), config.effort.saves)
+    last = path.beta[-1:]
+    found = {name: goal(config.data, name) for name in GOALS}
+    known = {name: not bool(one.solution.isnan().any()) for name, one in found.items()}
+    shares = [float(one.shares(last, rows)) if known[n] else math.nan for n, one in found.items()]
+    angles = [float(one.degrees(last)) if known[n] else math.nan for n, one in found.items()]
+    own = method.goal(kind)
+    along = torch.full((len(path.beta),), math.nan, dtype=torch.float64)
+    if own is not None and known[own]:
+        along = found[own].shares(path.beta, rows)
+    unit = path.beta / path.beta.norm(dim=1, keepdim=True).clamp(min=1e-300)
     return {
-        "path": _from_first(unit),
-        "angles": _from_first(torch.stack(turned, 1).rad2deg()),
-        "fractions": _from_first(torch.stack(fractions, 1)),
-        "certified": np.array(own),
+        "path": unit.numpy(),
+        "clock": path.clock.numpy(),
+        "angles": np.array(angles),
+        "shares": np.array(shares),
+        "norm_shares": np.array([shares[GOALS.index(name)] for name in NORMS]),
+        "proved": _proved(path.beta, x, y, kind),
+        "own_share": along.numpy(),
+        "rates": _rate(path.clock, 1 - along),
     }
 
 
-def _from_first(rows: Tensor) -> Any:
-    return torch.cat([rows[:1], rows]).numpy()
+def _whole(path: Path, saves: int) -> Path:
+    """Return exactly `saves` states after the start; a path that ended early stays at its end."""
+    clock, beta = path.clock, path.beta
+    if float(beta[0].abs().max()) == 0:  # zero has no direction
+        clock, beta = clock[1:], beta[1:]
+    index = torch.arange(saves).clamp(max=len(beta) - 1)
+    return Path(clock[index], beta[index], path.detail)
+
+
+def _proved(beta: Tensor, x: Tensor, y: Tensor, kind: str) -> Any:
+    """Return the shares of the largest margins that the descent's own weights prove."""
+    outputs = [x @ b for b in beta]
+    usable = kind == "separable" and all(float((y * s).min()) < 700 for s in outputs)
+    if not usable:
+        return np.full(len(NORMS), math.nan)
+    weights = torch.stack([gradient_weights(Bernoulli(), s, y) for s in outputs]).mean(0)
+    return np.array([certify(beta[-1], weights, x, y, p).fraction for p in NORMS.values()])
+
+
+def _rate(clock: Tensor, gap: Tensor) -> Any:
+    """Return the exponent of a power law over the last decade of the gap, and its interval."""
+    late = (clock >= clock[-1] / 30) & (gap > _LEAST_GAP) & (clock > 0)
+    late &= torch.cat([clock.diff() > 0, clock.new_ones(1, dtype=torch.bool)])
+    try:
+        rate = fit_rate(clock[late], gap[late], windows=4)
+    except NatgradError:  # too few states before rounding error
+        return np.full(len(RATES), math.nan)
+    return np.array([rate.exponent, rate.low, rate.high])

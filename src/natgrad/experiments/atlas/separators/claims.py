@@ -1,130 +1,179 @@
 """Tests of claims of the literature on separators, and our choices."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from natgrad.experiments.atlas.separators.cells import LIMITS, METHODS
-from natgrad.experiments.atlas.separators.config import Separators
+from natgrad.experiments.atlas.separators.config import Own, Separators
+from natgrad.experiments.atlas.separators.goals import BOX, GOALS, KFAC_DAMPING, KINDS, NORMS, SCALE
+from natgrad.experiments.atlas.separators.methods import METHODS
+from natgrad.experiments.atlas.separators.rows import read
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claim import Claim
 from natgrad.lab.experiment import PRESETS
 
-_STEEPEST = {"coordinate descent": 0, "normalized gradient": 1, "sign descent": 2}
+_LONG = ("quick", "paper")
+_OWN_NORM = {
+    "coordinate descent": "ℓ1 margin",
+    "normalized gradient": "ℓ2 margin",
+    "sign descent": "ℓ∞ margin",
+    "Adam, β₂ = .95": "ℓ∞ margin",
+}
+# Method, goal, and the largest angle that every data set must be within.
+_ENDS = (
+    ("K-FAC", "K-FAC metric", 0.5, _LONG, "natgrad"),
+    ("natural gradient", "vertex", 1.0, PRESETS, "natgrad"),
+    ("gradient flow", "ℓ2 margin", 0.1, PRESETS, "Soudry et al. 2018"),
+    ("natural, λ = √loss", "ℓ2 margin", 0.1, PRESETS, "natgrad"),
+    ("natural, latent Wasserstein", "whitened margin", 0.1, PRESETS, "natgrad"),
+    ("natural flow (L = 2)", "vertex", 2.0, PRESETS, "[KMH21] Theorem 1; natgrad"),
+    ("natural gradient (square)", "least squares", 0.01, PRESETS, "[KMH21] Theorem 1"),
+)
 
 
-def claims(config: Separators, arrays: Arrays) -> Sequence[Claim]:
-    """Return claims about the ends of the paths; n is the number of data sets."""
+def claims(config: Separators | Own, arrays: Arrays) -> Sequence[Claim]:
+    """Return claims about the ends of the paths; a user's table tests none."""
+    if isinstance(config, Own):
+        return ()
     names, n = list(METHODS), len(config.seeds)
-    last = arrays["fractions"][:, :, -1]
-    ends = arrays["angles"][:, :, -1]
 
-    def own(name: str, column: int) -> float:
-        rows = last[names.index(name)]
-        return float((rows.argmax(1) == column).mean())
+    def shares(name: str, goal: str) -> Any:
+        return arrays["shares"][names.index(name), :, GOALS.index(goal)]
 
-    def worst(name: str, limit: str) -> float:
-        return float(ends[names.index(name), :, LIMITS.index(limit)].max())
+    def degrees(name: str, goal: str) -> Any:
+        return arrays["angles"][names.index(name), :, GOALS.index(goal)]
 
-    certificates = arrays["certificates"]
-    return [
+    found = [
         Claim(
             id="certificates",
             statement="every limit is certified (largest relative gap)",
             source="natgrad.limits",
-            value=float(certificates.max()),
+            value=float(np.nanmax(arrays["certificates"])),
             relation="<=",
             bound=1e-8,
             n=n,
             presets=PRESETS,
-        ),
-        *(
+        )
+    ]
+    for name, goal in _OWN_NORM.items():
+        nearest = arrays["norm_shares"][names.index(name)].argmax(1)
+        short = name.split()[0].strip(",").lower()
+        found += [
             Claim(
-                id=f"own-norm-{name.split()[0]}",
-                statement=f"{name}: the norm in which its margin is nearest to the largest is its "
-                "own (share of data sets)",
+                id=f"own-norm-{short}",
+                statement=f"{name}: of ℓ1, ℓ2 and ℓ∞, its margin is nearest to the largest in "
+                f"the norm of its {goal} (share of data sets)",
                 source="arXiv 2502.04664",
-                value=own(name, column),
+                value=float((nearest == list(NORMS).index(goal)).mean()),
                 relation=">=",
                 bound=1.0,
                 n=n,
-                presets=PRESETS,
-            )
-            for name, column in _STEEPEST.items()
-        ),
-        *(
+                presets=_LONG,
+            ),
             Claim(
-                id=f"fraction-{name.split()[0]}",
-                statement=f"{name}: median share of the largest margin in its own norm",
+                id=f"fraction-{short}",
+                statement=f"{name}: median share of the largest margin in that norm",
                 source="arXiv 2502.04664",
-                value=float(np.median(last[names.index(name), :, column])),
+                value=float(np.median(shares(name, goal))),
                 relation=">=",
                 bound=0.9,
                 n=n,
-                presets=("quick", "paper"),
+                presets=_LONG,
+            ),
+        ]
+    for name, goal, bound, presets, source in _ENDS:
+        found.append(
+            Claim(
+                id="end-" + name.replace(",", "").replace(" ", "-").lower(),
+                statement=f"{name} ends near the {goal} (degrees, largest)",
+                source=source,
+                value=float(degrees(name, goal).max()),
+                relation="<=",
+                bound=bound,
+                n=n,
+                presets=presets,
             )
-            for name, column in _STEEPEST.items()
-        ),
-        Claim(
-            id="adam-max",
-            statement="Adam, β₂ = .95: the norm in which its margin is nearest to the largest is "
-            "ℓ∞ (share of data sets)",
-            source="arXiv 2502.04664",
-            value=own("Adam, β₂ = .95", 2),
-            relation=">=",
-            bound=1.0,
-            n=n,
-            presets=("quick", "paper"),
-        ),
+        )
+    slow, fast, single = "Adam, β₂ = .999", "Adam, β₂ = .95", "Adam, one sample"
+    return [
+        *found,
         Claim(
             id="adam-one-sample",
             statement="Adam on single samples ends with a smaller share of the ℓ∞ margin than Adam "
             "on all of them (share of data sets)",
             source="arXiv 2510.26303",
-            value=float(
-                (
-                    last[names.index("Adam, one sample"), :, 2]
-                    < last[names.index("Adam, β₂ = .95"), :, 2]
-                ).mean()
-            ),
+            value=float((shares(single, "ℓ∞ margin") < shares(fast, "ℓ∞ margin")).mean()),
             relation=">=",
             bound=1.0,
             n=n,
-            presets=("quick", "paper"),
+            presets=_LONG,
         ),
         Claim(
-            id="kfac-metric",
-            statement="K-FAC ends near the margin in its (A + λ)-norm (degrees, largest)",
-            source="natgrad",
-            value=worst("K-FAC", "K-FAC metric"),
-            relation="<=",
-            bound=0.5,
+            id="depth-2-l1",
+            statement="gradient flow of two diagonal layers has this share of the largest ℓ1 "
+            "margin (smallest)",
+            source="Gunasekar et al. 2018",
+            value=float(shares("gradient flow (L = 2)", "ℓ1 margin").min()),
+            relation=">=",
+            bound=0.99,
             n=n,
             presets=PRESETS,
         ),
         Claim(
-            id="natural-vertex",
-            statement="natural gradient descent ends near the vertex of the linear program "
-            "(degrees, largest)",
-            source="natgrad",
-            value=worst("natural gradient", "vertex"),
-            relation="<=",
-            bound=1.0,
+            id="adam-999",
+            statement="Adam with β₂ = .999 has .9 of the ℓ∞ margin (median): undecided at these "
+            "numbers of steps",
+            source="arXiv 2502.04664, a limit without a time",
+            value=float(np.median(shares(slow, "ℓ∞ margin"))),
+            relation=">=",
+            bound=0.9,
             n=n,
-            presets=PRESETS,
+            presets=(),
+        ),
+        Claim(
+            id="adamw-box",
+            statement="AdamW is near the least loss in its box, 1 − ‖β − β*‖/‖β*‖ (median)",
+            source="arXiv 2404.04454",
+            value=float(np.median(shares("AdamW, λ = ½", "box"))),
+            relation=">=",
+            bound=0.99,
+            n=n,
+            presets=_LONG,
         ),
     ]
 
 
-def departures(config: Separators, arrays: Arrays) -> Sequence[str]:
-    """Return our choices."""
+def departures(config: Separators | Own, arrays: Arrays) -> Sequence[str]:
+    """Return our choices, and for a table what it is like."""
+    kind = KINDS[int(arrays["kind"].max())]
+    table = []
+    if isinstance(config, Own):
+        rows = read(config.table)
+        table = [
+            f"The data are {kind}: {len(rows.y)} rows, {len(rows.names)} features; "
+            f"{rows.classes[1]!r} against {rows.classes[0]!r}.",
+            *rows.notes,
+        ]
+        if kind == "not separable":
+            table.append(
+                "The logistic loss has a finite minimum, so all its optimizers share one limit."
+            )
+        if kind == "quasi-separable":
+            table.append(
+                "Some rows cannot be separated: no max margin exists, and only limits that need "
+                "none are named."
+            )
     return [
-        "Features have scales from 0.3 to 3, so that the margins in different norms are different "
-        "separators. Steps of steepest descents and Adam shorten like k^{−1/2}, as the theorems "
-        "assume, with ε = 0 in Adam.",
-        "The share of the largest margin is measured against limits that a solver of another kind "
-        "certified. The averaged gradient weights of each descent bound the same margins without "
-        "a solver; the array `certified` holds what they prove.",
+        *table,
+        "Steps of steepest descents and Adam shorten like k^{−1/2}, as the theorems assume, with "
+        "ε = 0 in Adam. Built-in features have scales from 0.3 to 3, so that the margins in "
+        "different norms are different separators.",
+        f"K-FAC has the damping {KFAC_DAMPING:g} on ⟨xxᵀ⟩, AdamW a box of half width {BOX:g}; "
+        f"diagonal networks start at w₁ = 0 and w₂ = {SCALE:g}.",
+        "A share is the least cost over that of the path, both at a margin of one; for a norm it "
+        "is the share of the largest margin. Limits are certified by a solver of another kind. "
+        "`proved` is what the averaged gradient weights of the path itself prove.",
         "Diagonal Fisher and Adam on single samples have no limit in this list: theirs depends on "
         "their own paths. They are undecided, and shown without a star.",
     ]

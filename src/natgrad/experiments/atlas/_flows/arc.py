@@ -1,0 +1,174 @@
+"""Flows by arc length: dβ/ds = v/‖v‖.
+
+On separable data a flow needs time of order e^{‖β‖} to reach the length ‖β‖, and its gradient
+underflows at margins of 745. Its *path* has neither problem: the direction v depends on the weights
+of the samples up to a common factor alone, which is divided out in logarithms, and the length s of
+the path grows like ‖β‖. What is left is mildly stiff, and LSODA takes a few hundred steps to any s.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.integrate import LSODA
+from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
+
+Vector = npt.NDArray[np.float64]
+Velocity = Callable[[Vector], Vector]
+"""The direction of a flow at β, up to any positive factor."""
+
+_NEGLIGIBLE = 35.0  # e^{−35} is below the rounding error of one
+_GAP = 20.0
+_MOST_STEPS = 20_000
+
+
+def arc_path(
+    velocity: Velocity, start: Vector, lengths: Sequence[float], rtol: float = 1e-8
+) -> Vector:
+    """Return β at the given lengths of path, shape `(lengths, d)`; NaN at lengths not reached.
+
+    Example:
+        >>> around = lambda b: np.array([-b[1], b[0]])  # a circle
+        >>> arc_path(around, np.array([1.0, 0.0]), [np.pi]).round(6)
+        array([[-1.,  0.]])
+    """
+
+    def unit(s: float, b: Vector) -> Vector:
+        v = velocity(b)
+        return v / np.linalg.norm(v)
+
+    stepper = LSODA(unit, 0.0, start, lengths[-1], rtol=rtol, atol=rtol, min_step=0.0)
+    found: list[Vector] = []
+    for _ in range(_MOST_STEPS):
+        stepper.step()
+        if stepper.status == "failed":
+            break
+        done, dense = stepper.status == "finished", stepper.dense_output()
+        while len(found) < len(lengths) and (done or lengths[len(found)] <= stepper.t):
+            found.append(dense(min(lengths[len(found)], stepper.t)))
+        if done:
+            break
+    missing = [np.full_like(start, np.nan)] * (len(lengths) - len(found))
+    return np.array([*found, *missing])
+
+
+def softplus(u: Vector) -> Vector:
+    """Return log(1 + eᵘ)."""
+    return np.logaddexp(0, u)
+
+
+def log_loss(u: Vector) -> float:
+    """Return the logarithm of the mean logistic loss at margins u, also where it underflows."""
+    logs = np.where(u > 30, -u, np.log(softplus(-np.minimum(u, 30.0))))
+    return float(np.logaddexp.reduce(logs) - np.log(len(u)))
+
+
+def log_pull(u: Vector) -> Vector:
+    """Return log σ(−u): the weights of samples in the gradient."""
+    return -softplus(u)
+
+
+def log_fisher(u: Vector) -> Vector:
+    """Return log σ(u)σ(−u): the weights of samples in the Fisher."""
+    return -softplus(u) - softplus(-u)
+
+
+def scaled(logs: Vector) -> Vector:
+    """Return weights with the largest one."""
+    found: Vector = np.exp(logs - logs.max())
+    return found
+
+
+def pull(rows: Vector, u: Vector) -> Vector:
+    """Return −∇L up to a factor."""
+    return rows.T @ scaled(log_pull(u))
+
+
+def gradient(rows: Vector) -> Velocity:
+    """Return −∇L; rows are yₙxₙ."""
+    return lambda b: pull(rows, rows @ b)
+
+
+def deep_gradient(rows: Vector) -> Velocity:
+    """Return −∇L in the two factors of β = w₁ ⊙ w₂, one after the other."""
+
+    def velocity(w: Vector) -> Vector:
+        first, second = w.reshape(2, -1)
+        g = pull(rows, rows @ (first * second))
+        return np.concatenate([second * g, first * g])
+
+    return velocity
+
+
+def damped_natural(rows: Vector, damping: float, power: float) -> Velocity:
+    """Return (F + λ)⁻¹g with λ = λ₀ Lᵃ and the mean logistic loss; rows are yₙxₙ.
+
+    Example:
+        >>> v = damped_natural(np.eye(2), 0.0, 0.0)(np.zeros(2))
+        >>> (v / v[0]).tolist()
+        [1.0, 1.0]
+    """
+    n = len(rows)
+
+    def velocity(b: Vector) -> Vector:
+        u = rows @ b
+        logs = log_fisher(u)
+        ridge = -np.inf
+        if damping > 0:
+            ridge = np.log(damping) + np.log(n) + power * log_loss(u)
+        if ridge - logs.max() > _NEGLIGIBLE:
+            return pull(rows, u)
+        return weighted_solve(rows, logs, log_pull(u) - logs, ridge)
+
+    return velocity
+
+
+def metric_natural(rows: Vector, kappa: float) -> Velocity:
+    """Return (X̃ᵀMX̃)⁻¹g for the metric M = (p(1 − p))^κ on the outputs: κ = 1 is the Fisher."""
+
+    def velocity(b: Vector) -> Vector:
+        u = rows @ b
+        logs = kappa * log_fisher(u)
+        return weighted_solve(rows, logs, log_pull(u) - logs, -np.inf)
+
+    return velocity
+
+
+def weighted_solve(rows: Vector, log_metric: Vector, log_ratio: Vector, log_ridge: float) -> Vector:
+    """Return (X̃ᵀMX̃ + λ)⁻¹ X̃ᵀMr up to a factor; M, r and λ are given by their logarithms.
+
+    This is least squares with rows √M x̃, targets √M r and a ridge √λ. Where weights have very
+    different sizes, they form a hierarchy, in which only their order matters: gaps of more than
+    e²⁰ are shortened to e²⁰, whose square is below rounding error. Rows are sorted and the
+    factorization pivots; Householder's is then accurate row by row.
+    """
+    d = rows.shape[1]
+    half = _closer(np.append(log_metric, log_ridge) / 2)
+    weights, ridge = np.exp(half[:-1]), np.exp(half[-1])
+    targets = np.exp(log_ratio - log_ratio.max())
+    a = weights[:, None] * rows
+    b = weights * targets
+    if ridge > 1e-3:
+        factor = cho_factor(a.T @ a + ridge**2 * np.eye(d), check_finite=False)
+        solved: Vector = cho_solve(factor, a.T @ b, check_finite=False)
+        return solved
+    if ridge > 0:
+        a = np.vstack([a, ridge * np.eye(d)])
+        b = np.concatenate([b, np.zeros(d)])
+        weights = np.concatenate([weights, np.full(d, ridge)])
+    order = np.argsort(-weights, kind="stable")
+    q, r, pivots = qr(a[order], mode="economic", pivoting=True, check_finite=False)
+    v = np.empty(d)
+    v[pivots] = solve_triangular(r, q.T @ b[order], check_finite=False)
+    return v
+
+
+def _closer(levels: Vector) -> Vector:
+    """Return levels with the largest at zero and gaps of at most `_GAP`; −∞ stays."""
+    order = np.argsort(-levels)
+    sorted_levels = levels[order]
+    gaps = np.minimum(sorted_levels[:-1] - sorted_levels[1:], _GAP)
+    found = np.empty_like(levels)
+    found[order] = np.concatenate([[0.0], -np.cumsum(gaps)])
+    found[np.isneginf(levels)] = -np.inf
+    return found

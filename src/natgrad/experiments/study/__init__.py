@@ -1,0 +1,1 @@
+"""Does natural gradient descent generalize? Experiments that compare optimizers on fresh data."""

@@ -1,0 +1,1 @@
+"""How much of gradient descent's generalization each optimizer keeps, and in how many steps."""

@@ -1,0 +1,121 @@
+"""Claims of the study, fixed before the comparison was run, and our choices."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from natgrad.experiments.study.generalization import summary
+from natgrad.experiments.study.generalization.config import Generalization
+from natgrad.experiments.study.generalization.methods import damped
+from natgrad.experiments.study.generalization.problems import PROBLEMS
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.claim import Claim
+
+_KEEPER = damped(0.1)
+
+
+def claims(config: Generalization, arrays: Arrays) -> Sequence[Claim]:
+    """Return claims about errors at equal training loss; n is the number of problems behind each.
+
+    They are judged at the paper preset, where every problem has 30 seeds.
+    """
+    problems = PROBLEMS[:: config.every]
+    decided = summary.decided(arrays)
+    clean = [i for i, p in enumerate(problems) if p.kind == "clean" and p.family != "table"]
+    pairs = [
+        (i, j)
+        for i in clean
+        for j, q in enumerate(problems)
+        if q.kind == "noisy"
+        and (q.family, q.depth, q.n) == (problems[i].family, problems[i].depth, problems[i].n)
+    ]
+    matrices = [i for i in decided if problems[i].family == "matrix"]
+    shrunk = [
+        summary.advantage(arrays, j).value < summary.advantage(arrays, i).value for i, j in pairs
+    ]
+    return [
+        Claim(
+            id="arrived",
+            statement="runs with tuned steps that reach the training loss (share)",
+            source="natgrad",
+            value=summary.arrived(arrays),
+            relation=">=",
+            bound=0.95,
+            n=len(problems),
+        ),
+        Claim(
+            id="clean-advantage",
+            statement="clean data that suit the bias of depth: EGD has a lower error than exact "
+            "NGD beyond chance (share of problems)",
+            source="[KMH21] §3, §4",
+            value=_share([i in decided for i in clean]),
+            relation=">=",
+            bound=0.75,
+            n=len(clean),
+        ),
+        Claim(
+            id="noise-shrinks",
+            statement="noise in the labels makes EGD's advantage over exact NGD smaller (share of "
+            "pairs of problems)",
+            source="natgrad; compare arXiv 2006.10732",
+            value=_share(shrunk),
+            relation=">=",
+            bound=0.8,
+            n=len(pairs),
+        ),
+        Claim(
+            id="damped-keeps",
+            statement="where EGD has an advantage, damped NGD with λ = 0.1 keeps this share of it "
+            "(median of problems)",
+            source="natgrad",
+            value=_median([summary.kept(arrays, i, _KEEPER) for i in decided]),
+            relation=">=",
+            bound=0.8,
+            n=len(decided),
+        ),
+        Claim(
+            id="damped-price",
+            statement="there, it takes this share of EGD's steps (median of problems)",
+            source="natgrad",
+            value=_median([summary.price(arrays, i, _KEEPER) for i in decided]),
+            relation="<=",
+            bound=0.5,
+            n=len(decided),
+        ),
+        Claim(
+            id="kronecker-rank",
+            statement="matrices: the optimizer NGD keeps at most this share of EGD's advantage "
+            "(median of problems)",
+            source="natgrad",
+            value=_median([summary.kept(arrays, i, "NGD") for i in matrices]),
+            relation="<=",
+            bound=0.3,
+            n=len(matrices),
+        ),
+    ]
+
+
+def _share(verdicts: Sequence[bool]) -> float:
+    return float(np.mean(verdicts)) if verdicts else float("nan")
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(np.median(values)) if values else float("nan")
+
+
+def departures(config: Generalization, arrays: Arrays) -> Sequence[str]:
+    """Return our choices, and how many step lengths were chosen at the edge of their range."""
+    chosen = np.isfinite(arrays["setting"])
+    return [
+        "All problems are listed before the run, and none is left out. Muon, K-FAC and NGD need "
+        "weight matrices, so they do not apply to diagonal networks.",
+        "Every method has four step lengths. The choice is made on draws that the comparison does "
+        "not use: the fewest steps among settings with at most 5 % more than the lowest median "
+        f"error. {int(arrays['edge'][chosen].sum())} of {int(chosen.sum())} choices are at an "
+        "edge of the range.",
+        "The advantage of EGD is the mean over seeds of log(error of exact NGD / error of EGD). "
+        "It counts as decided if its 95 % bootstrap interval is above zero.",
+        "Exact and damped NGD use the Fisher over the training inputs; for matrices over all "
+        "entries, as [KMH21] §4. No step changes a weight tensor by more than 10 %.",
+        "K-FAC is `NGD.published` on all samples at once. NGD has default settings except lr.",
+    ]

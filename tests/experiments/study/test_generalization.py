@@ -1,0 +1,85 @@
+"""The study of generalization: its list, its tuning, its statistics, the smoke preset."""
+
+import numpy as np
+import pytest
+import torch
+
+from natgrad.experiments.study.generalization import summary
+from natgrad.experiments.study.generalization.cells import TARGETS, Tuning, train, tune
+from natgrad.experiments.study.generalization.config import EXPERIMENT
+from natgrad.experiments.study.generalization.methods import METHODS, applies
+from natgrad.experiments.study.generalization.problems import PROBLEMS, Problem, draw
+from natgrad.lab.arrays import Arrays
+from natgrad.lab.experiment import in_this_process
+
+
+def test_at_most_24_problems_and_every_method_has_as_many_settings() -> None:
+    assert len({p.name for p in PROBLEMS}) == len(PROBLEMS) <= 24
+    sizes = {len(grid) for method in METHODS.values() for grid in method.settings.values()}
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("problem", PROBLEMS[::3], ids=lambda p: p.name)
+def test_a_module_and_a_parametrization_are_the_same_model(problem: Problem) -> None:
+    task = draw(problem, 3)
+    again = draw(problem, 3)
+    assert torch.equal(task.batch[1], again.batch[1])
+    if task.modular is None:
+        assert problem.family == "classes"
+        return
+    modular, back = task.modular()
+    outputs = modular.observed(modular.module(modular.inputs)).detach()
+    expected = task.parametrization.predict(task.start, task.batch[0])
+    torch.testing.assert_close(outputs.reshape(-1), expected.reshape(-1))
+    torch.testing.assert_close(modular.labels.reshape(-1), task.batch[1].reshape(-1))
+    assert task.error(back(modular.module)) == pytest.approx(task.error(task.start))
+
+
+def test_the_error_is_measured_at_the_target() -> None:
+    problem = Problem(family="matrix", depth=2, n=220)
+    found = train(problem, "EGD", 3.0, 7, 1000)
+    assert 10 < found.steps < 1000
+    assert np.isfinite(found.error)
+    assert np.isnan(train(problem, "EGD", 3.0, 7, 5).error)  # gives up before the target
+
+
+def test_tuning_prefers_arrival_then_error_then_speed() -> None:
+    problem = Problem(family="matrix", depth=2, n=220)
+    found = tune(Tuning(problem=problem, method="EGD", draws=2, most=1000))
+    grid = METHODS["EGD"].settings["matrix"]
+    chosen = grid.index(float(found["setting"]))
+    arrived = np.isfinite(found["errors"]).sum(1)
+    assert arrived[chosen] == arrived.max()
+    medians = np.median(found["errors"], axis=1)
+    assert medians[chosen] <= 1.05 * np.nanmin(medians[arrived == arrived.max()])
+
+
+def test_kept_shares_of_made_up_errors() -> None:
+    arrays = Arrays(problem=["p"], method=["EGD", "exact NGD", "half"], seed=range(40))
+    noise = np.exp(0.01 * np.random.default_rng(0).standard_normal(40))
+    errors = np.stack([noise, 4 * noise, 2 * noise])[None]
+    arrays.add("error", errors, "problem", "method", "seed")
+    steps = np.broadcast_to(np.array([100.0, 5.0, 20.0])[None, :, None], errors.shape)
+    arrays.add("steps", steps, "problem", "method", "seed")
+    assert summary.decided(arrays) == [0]
+    assert summary.advantage(arrays, 0).value == pytest.approx(np.log(4))
+    assert summary.kept(arrays, 0, "half") == pytest.approx(0.5)
+    assert summary.kept(arrays, 0, "EGD") == pytest.approx(1.0)
+    assert summary.price(arrays, 0, "half") == pytest.approx(0.2)
+    assert summary.arrived(arrays) == 1.0
+
+
+def test_kronecker_methods_do_not_apply_to_diagonal_networks() -> None:
+    assert not applies("NGD", PROBLEMS[0])
+    assert all(applies(m, PROBLEMS[-1]) for m in METHODS)
+    assert set(TARGETS) == {p.family for p in PROBLEMS}
+
+
+def test_smoke() -> None:
+    config = EXPERIMENT.presets["smoke"]
+    arrays = EXPERIMENT.compute(config, in_this_process)
+    found = {claim.id: claim for claim in EXPERIMENT.claims(config, arrays)}
+    assert found["arrived"].value > 0.8
+    assert all(claim.holds("smoke") is None for claim in found.values())
+    assert EXPERIMENT.departures(config, arrays)
+    assert EXPERIMENT.draw(config, arrays).get_axes()

@@ -90,7 +90,8 @@ package: $(TEST_STAMP) ## Build sdist and wheel, install the wheel alone, run th
 		lib/python*/site-packages/natgrad
 
 clean: ## Remove the environment, caches and builds; results in runs/ stay
-	rm -rf $(VENV) build dist docs/_build docs/reference docs/figures docs/tutorials .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/_build docs/reference docs/figures docs/tutorials docs/sources docs/identities.rst \
+		.mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV_STAMP):

@@ -38,6 +38,8 @@ def _entry(experiment: Experiment[Any], pictured: bool) -> list[str]:
     picture = [f".. figure:: {experiment.folder}.svg", f"   :alt: {title}", "   :class: paper", ""]
     minutes = ", ".join(f"{preset} {experiment.minutes[preset]:g}" for preset in PRESETS)
     return [
+        f".. _figure-{experiment.folder}:",
+        "",
         title,
         "-" * len(title),
         "",

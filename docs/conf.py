@@ -11,6 +11,7 @@ from natgrad.playground import PAGE
 
 sys.path.insert(0, str(Path(__file__).parent))
 import _figures
+import _papers
 import _reference
 
 project = "natgrad"
@@ -101,10 +102,17 @@ def _skip(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) ->
 
 
 def _write_pages(app: Any) -> None:
-    """Write what is made of the package itself: the reference and the gallery."""
+    """Write what is made of the package itself: reference, gallery, identities."""
     folder = Path(app.srcdir)
     _reference.write(folder / "reference")
     _figures.write(folder / "figures", folder.parent / "runs")
+    _papers.write(folder)
+
+
+def _link_papers(app: Any, name: str, source: list[str]) -> None:
+    """Link the names in the paper map, which the repository shows as plain code."""
+    if name == "paper_map":
+        source[0] = _papers.linked(source[0])
 
 
 def _copy_playground(app: Any, error: Exception | None) -> None:
@@ -118,6 +126,7 @@ def _copy_playground(app: Any, error: Exception | None) -> None:
 def setup(app: Any) -> None:
     """Connect the hooks above."""
     app.connect("builder-inited", _write_pages)
+    app.connect("source-read", _link_papers)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _as_meant, priority=400)  # before napoleon
     app.connect("build-finished", _copy_playground)

@@ -1,7 +1,9 @@
 """The site builds without a warning, holds every public name, and works in a browser offline."""
 
+import fcntl
 import importlib
 import os
+import re
 import subprocess
 import sys
 import zlib
@@ -18,15 +20,31 @@ from tests.test_api import PUBLIC
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-SCREENS: list[dict[str, Any]] = [
-    {"viewport": {"width": 1400, "height": 900}, "color_scheme": "light"},
-    {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "is_mobile": True},
-]
+WIDE = {"viewport": {"width": 1400, "height": 900}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True}
+SCREENS: dict[str, dict[str, Any]] = {
+    "wide": WIDE | {"color_scheme": "light"},
+    "wide, dark": WIDE | {"color_scheme": "dark"},
+    "phone": PHONE | {"color_scheme": "light"},
+    "phone, dark": PHONE | {"color_scheme": "dark"},
+}
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    out = Path(tmp_path_factory.mktemp("site"))
+    """The site, built once for all test workers: they share the folder above their own."""
+    own = Path(tmp_path_factory.getbasetemp())
+    out = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "site"
+    out.mkdir(exist_ok=True)
+    with open(out / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (out / "built").exists():
+            build(out)
+            (out / "built").touch()
+    return out / "html"
+
+
+def build(out: Path) -> None:
     words = ["-q", "-W", "--keep-going", "-b", "html", "-d", out / "trees", "docs", out / "html"]
     words += ["-D", "sphinx_gallery_conf.run_stale_examples=True"]  # the package may have changed
     source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
@@ -40,12 +58,12 @@ def site(tmp_path_factory) -> Path:
     )
     assert not done.returncode, done.stderr
     assert done.stderr == ""
-    return out / "html"
 
 
 def pages(site: Path) -> list[Path]:
     """The pages written for people; those with highlighted sources of modules are left out."""
-    return [p for p in sorted(site.rglob("*.html")) if "_modules" not in p.parts]
+    listings = {"_modules", "sources"}
+    return [p for p in sorted(site.rglob("*.html")) if not listings & set(p.parts)]
 
 
 def test_the_reference_has_every_public_name(site) -> None:
@@ -74,6 +92,17 @@ def test_every_tutorial_ran_checks_itself_and_can_be_downloaded(site) -> None:
         assert len(list(site.glob(f"_downloads/*/{script.stem}.ipynb"))) == 1
 
 
+def test_each_equation_of_the_papers_links_to_its_function_and_to_its_test(site) -> None:
+    rows = re.findall(r"<tr class=.*?</tr>", (site / "paper_map.html").read_text(), re.S)
+    assert len(rows) > 80
+    for row in rows:
+        cells = re.findall(r"<td.*?</td>", row, re.S)
+        if cells:
+            function, test = cells[-2:] if len(cells) == 3 else cells[2:4]
+            assert "href=" in function, row
+            assert "href=" in test, row
+
+
 class Links(HTMLParser):
     """What a page refers to, and the places in it that others may refer to."""
 
@@ -91,6 +120,7 @@ class Links(HTMLParser):
 
 def test_links_and_anchors_lead_somewhere(site) -> None:
     found = {page: Links(page) for page in pages(site)}
+    found |= {page: Links(page) for page in site.glob("sources/*.html")}
     broken = []
     for page, links in found.items():
         for link in links.links:
@@ -112,9 +142,9 @@ def browser() -> Iterator[Any]:
 
 
 @needs_browser
-@pytest.mark.parametrize("screen", SCREENS, ids=["wide", "phone"])
+@pytest.mark.parametrize("screen", SCREENS)
 def test_every_page_is_quiet_legible_and_asks_for_nothing_outside(browser, site, screen) -> None:
-    with Visit(browser, site / "index.html", **screen) as visit:
+    with Visit(browser, site / "index.html", **SCREENS[screen]) as visit:
         for page in pages(site):
             visit.page.goto(page.as_uri())
             where = page.relative_to(site)
@@ -129,12 +159,25 @@ def test_every_page_is_quiet_legible_and_asks_for_nothing_outside(browser, site,
 
 @needs_browser
 def test_the_landing_page_shows_the_playground_whole(browser, site) -> None:
-    with Visit(browser, site / "index.html", viewport=SCREENS[1]["viewport"]) as visit:
+    with Visit(browser, site / "index.html", **PHONE) as visit:
         frame = visit.page.frame_locator("iframe.playground")
         frame.locator(".toggle-n output").wait_for()
         share = frame.get_by_role("button", name="Copy link").bounding_box()
         box = visit.page.locator("iframe.playground").bounding_box()
         assert share["y"] + share["height"] < box["y"] + box["height"]
+
+
+@needs_browser
+def test_the_keyboard_reaches_contents_playground_and_cards(browser, site) -> None:
+    with Visit(browser, site / "index.html", **WIDE) as visit:
+        visit.page.frame_locator("iframe.playground").locator(".toggle-n output").wait_for()
+        seen = set()
+        what = "(e => e.tagName === 'IFRAME' ? 'playground' : e.getAttribute('href'))"
+        for _ in range(150):
+            visit.page.keyboard.press("Tab")
+            seen.add(visit.page.evaluate(f"{what}(document.activeElement)"))
+        wanted = {"#furo-main-content", "playground", "paper_map.html", "tutorials/index.html"}
+        assert wanted | {"tutorials/03_your_network.html"} <= seen
 
 
 @needs_browser

@@ -19,7 +19,7 @@ from torch.nn import Linear, Module, Sequential, Tanh
 from torch.nn.functional import cross_entropy, mse_loss
 
 from natgrad import Categorical, Gaussian
-from natgrad.experiments.race._networks import Convolutions, Transformer
+from natgrad.experiments.race.problems.networks import Convolutions, Transformer
 from natgrad.likelihoods import Likelihood
 from natgrad.optim import NGD, Factors, Quadratic
 from natgrad.optim import statistics as step_statistics

@@ -173,7 +173,7 @@ OTHERS = {
     "other names": (lambda: Sequential(Tanh(), Linear(3, 6), Tanh(), Linear(6, 2)), {}),
     "transposed": (lambda: Sequential(Linear(3, 6), Linear(6, 2), Linear(2, 2)), {}),
     "momentum": (lambda: mlp(3, 6, 2), {"momentum": 0.0}),
-    "average": (lambda: mlp(3, 6, 2), {"weight_average": 6.0}),
+    "average": (lambda: mlp(3, 6, 2), {"weight_average": None}),
     "whitening": (lambda: mlp(3, 6, 2), {"method": "whitening"}),
     "diagonal": (lambda: mlp(3, 6, 2), {"method": "diagonal"}),
     "cg": (lambda: mlp(3, 6, 2), {"method": "conjugate_gradients"}),

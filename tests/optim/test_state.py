@@ -204,7 +204,8 @@ def test_weight_averages():
             torch.testing.assert_close(a, b)
     for a, b in zip(last, weights_of(model), strict=True):
         assert torch.equal(a, b)
-    with pytest.raises(InvalidInputError, match="weight_average"), NGD(model, criterion).averaged():
+    without = NGD(model, criterion, weight_average=None)
+    with pytest.raises(InvalidInputError, match="weight_average"), without.averaged():
         pass
 
 

@@ -11,11 +11,10 @@ from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.optim._capture.batch import Reproduction
 from natgrad.optim._core import Core, Whole
 from natgrad.optim._states import check_whole, checked
-from natgrad.optim._steps.averaging import WeightAverage
 from natgrad.optim._steps.learned import Lengths
 from natgrad.optim._steps.measured import Measured
 from natgrad.optim.damping import Adaptation
-from natgrad.optim.momentum import Momentum
+from natgrad.optim.momentum import Momentum, WeightAverage
 
 
 class Resumable(torch.optim.Optimizer):
@@ -42,24 +41,19 @@ class Resumable(torch.optim.Optimizer):
         Example:
             >>> import natgrad as ng
             >>> model = torch.nn.Linear(1, 1)
-            >>> optimizer = ng.NGD(model, ng.Gaussian(), weight_average=6.0)
+            >>> optimizer = ng.NGD(model, ng.Gaussian())
             >>> with optimizer.averaged():
             ...     prediction = model(torch.ones(1, 1))
         """
         if self._average is None:
             raise InvalidInputError(
-                "no average of the weights is kept; construct NGD with weight_average=6.0."
+                "no average of the weights is kept; construct NGD with weight_average=10.0."
             )
-        self._average.swap(self._moving())
+        self._average.swap()
         try:
             yield
         finally:
-            self._average.swap(self._moving())
-
-    def _moving(self) -> list[Tensor]:
-        """Return the tensors to average: parameters, and running averages of layers."""
-        buffers = [b for b in self._core.model.buffers() if b.is_floating_point()]
-        return [*self._params, *buffers]
+            self._average.swap()
 
     def remove(self) -> None:
         """Remove every hook from the model and the criterion; `step` cannot be used afterwards."""
@@ -157,7 +151,7 @@ class Resumable(torch.optim.Optimizer):
     def _optional(self) -> list[tuple[str, Any, Any]]:
         """Return the optional parts, with the names that their states need."""
         names = self._core.capture.structure.names
-        buffers = [n for n, b in self._core.model.named_buffers() if b.is_floating_point()]
+        buffers = [] if self._average is None else self._average.buffers
         ordered = [*(names[p] for p in self._params), *buffers]
         return [
             ("average", self._average, ordered),

@@ -41,6 +41,7 @@ def as_published(
     )
     return {
         "momentum": 0.0,
+        "weight_average": None,
         "step_length": EqualShare(),
         "damping": rule,
         "factors": Factors(samples=samples, memory=0.0, exact_output=False, block=None, rows=None),

@@ -1,4 +1,4 @@
-"""Averages of gradients over steps, so that a direction is not fitted to one batch."""
+"""Averages over steps: of gradients, for directions, and of weights, for evaluation."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 
 from natgrad._checks import ALL_FLOATS, integer, tensor
 from natgrad.errors import InvalidInputError
@@ -166,3 +167,80 @@ class Momentum:
             for name, value in state["values"].items()
             if value is not None
         }
+
+
+class WeightAverage:
+    """θ̄ ← θ̄ + (a/(k + a)) (θ − θ̄) after step k: an average over the last part of the run.
+
+    The weights of past steps grow like k^{a−1}, so that about the last 1/a of all steps counts,
+    at any time (Shamir and Zhang 2013). It removes noise from the last weights without
+    a schedule that depends on the length of the run. Floating-point buffers, such as the running
+    averages of batch normalization, are averaged, too.
+
+    Args:
+        model: The model.
+        params: Its parameters.
+        exponent: a; larger forgets faster.
+
+    Example:
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> average = WeightAverage(model, [model.weight], 1.0)
+        >>> for value in (3.0, 0.0):
+        ...     _ = torch.nn.init.constant_(model.weight, value)
+        ...     average.update()
+        >>> average.values
+        [tensor([[1.]])]
+    """
+
+    def __init__(self, model: Module, params: Sequence[Tensor], exponent: float) -> None:
+        self.exponent, self.steps = exponent, 0
+        self._model, self._params = model, list(params)
+        self.buffers = [name for name, b in model.named_buffers() if b.is_floating_point()]
+        self.values = [t.detach().clone() for t in self._moving()]
+
+    def _moving(self) -> list[Tensor]:
+        """Return parameters and buffers; a module may replace a buffer by another tensor."""
+        if not self.buffers:
+            return self._params
+        held = dict(self._model.named_buffers())
+        return [*self._params, *(held[name] for name in self.buffers)]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Add the present weights to the average."""
+        self.steps += 1
+        weight = self.exponent / (self.steps + self.exponent)
+        torch._foreach_lerp_(self.values, self._moving(), weight)
+
+    @torch.no_grad()
+    def swap(self) -> None:
+        """Exchange the average and the weights."""
+        for p, value in zip(self._moving(), self.values, strict=True):
+            held = p.clone()
+            p.copy_(value)
+            value.copy_(held)
+
+    def state_dict(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the averages by name, and the number of steps."""
+        return {"steps": self.steps, "values": dict(zip(names, self.values, strict=True))}
+
+    def check_state(self, state: Any, where: str, names: Sequence[str]) -> None:
+        """Raise unless the state can be loaded."""
+        entries(state, where, ("steps", "values"))
+        integer(state["steps"], f"{where}.steps", low=0)
+        saved = entries(state["values"], f"{where}.values", names)
+        for name, own in zip(names, self.values, strict=True):
+            tensor(
+                saved[name],
+                f"{where}.values.{name}",
+                shape=tuple(own.shape),
+                dtypes=ALL_FLOATS,
+                empty=True,
+            )
+
+    def load_state_dict(self, state: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Load a checked state."""
+        self.steps = state["steps"]
+        with torch.no_grad():
+            for name, value in zip(names, self.values, strict=True):
+                value.copy_(state["values"][name])

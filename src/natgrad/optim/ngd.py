@@ -26,12 +26,11 @@ from natgrad.optim._layers.coverage import announce
 from natgrad.optim._optimizer import Resumable, unscaled
 from natgrad.optim._published import as_published
 from natgrad.optim._scales import scale_notes
-from natgrad.optim._steps.averaging import WeightAverage
 from natgrad.optim._steps.learned import Lengths
 from natgrad.optim._steps.measured import Measured
 from natgrad.optim._steps.ruler import Ruler
 from natgrad.optim.damping import Adaptation, Adaptive, Damping
-from natgrad.optim.momentum import Momentum
+from natgrad.optim.momentum import Momentum, WeightAverage
 from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.step_length import (
     UNMEASURED,
@@ -87,7 +86,8 @@ class NGD(Resumable):
         method: `"kronecker"`; for comparison `"whitening"` with inverse square roots of the
             factors, `"diagonal"`, and `"conjugate_gradients"` with the whole Fisher.
         solver: How factors are inverted; `"auto"` chooses by cost.
-        weight_average: a, to keep an average of the weights with a/(k + a); see `averaged`.
+        weight_average: a, the weight a/(k + a) of step k in an average of the weights. Evaluate the
+            model inside `with optimizer.averaged():`. None keeps no average.
         state_dtype: `torch.bfloat16` halves the memory of the average of gradients and of the last
             step, from 8 to 4 bytes per parameter. By default they have the parameters' precision.
         reduction: Reduction of a loss that is not the likelihood itself.
@@ -138,7 +138,7 @@ class NGD(Resumable):
         refresh: int = 6,
         method: Method = "kronecker",
         solver: Solver = "auto",
-        weight_average: float | None = None,
+        weight_average: float | None = 10.0,
         state_dtype: torch.dtype | None = None,
         reduction: Reduction | None = None,
         strict: bool = False,
@@ -185,7 +185,7 @@ class NGD(Resumable):
         self._params = params
         self._average = None
         if weight_average is not None:
-            self._average = WeightAverage(self._moving(), weight_average)
+            self._average = WeightAverage(self._core.model, params, weight_average)
         self._lengths, self._measured = None, None
         if isinstance(self.step_length, Learned):
             found, world = self._core.preconditioner, self._core.world
@@ -393,7 +393,7 @@ class NGD(Resumable):
             stale = core.world.sum([stale])[0] > 0
         core.schedule.advance(due=stale)
         if self._average is not None:
-            self._average.update(self._moving())
+            self._average.update()
         seen.notes = scales + seen.notes
         seen.seconds = {part: end - start for (_, start), (part, end) in pairwise(marks)}
         return seen

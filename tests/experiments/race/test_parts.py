@@ -1,6 +1,7 @@
 """The clock, the draws, Muon and the networks, each against something independent."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,12 +10,20 @@ from torch.nn.functional import scaled_dot_product_attention
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.race import _clock as clocks
 from natgrad.experiments.race import problems
-from natgrad.experiments.race._muon import Muon, orthogonalized
-from natgrad.experiments.race._networks import Attention, Convolutions, Transformer, perceptron
-from natgrad.experiments.race._peers import OPTIMIZERS
-from natgrad.experiments.race.config import CONTESTANTS
-from natgrad.experiments.race.contestants import Space, space
+from natgrad.experiments.race.config import CONTESTANTS, PEERS, PRESETS
+from natgrad.experiments.race.entrants.muon import Muon, orthogonalized
+from natgrad.experiments.race.entrants.peers import OPTIMIZERS
+from natgrad.experiments.race.entrants.spaces import Space, space
 from natgrad.experiments.race.outcomes import rank, ratio, reached
+from natgrad.experiments.race.problems import networks
+from natgrad.experiments.race.problems.networks import (
+    Attention,
+    Convolutions,
+    Recurrent,
+    Tied,
+    Transformer,
+    perceptron,
+)
 from natgrad.experiments.race.training import Settings
 
 
@@ -77,13 +86,52 @@ def test_draws_fill_the_space_and_are_the_same_for_all():
     assert all(s.damping is None and s.average is None for s in drawn)
 
 
-@pytest.mark.parametrize("problem", ["autoencoder", "classifier", "transformer", "table", "digits"])
+@pytest.mark.parametrize("problem", PRESETS["paper"].problems)
 @pytest.mark.parametrize("who", CONTESTANTS)
 def test_every_contestant_has_a_space(who, problem):
-    drawn = space(who, problem, (1, 2, 3, 4)).draw(5)
-    assert len(drawn) == 5
+    drawn = space(who, problem, (1, 2, 3, 4)).draw(8)
+    assert len(drawn) == 8
     assert all(1 <= s.batch <= 4 for s in drawn)
     assert len(set(drawn)) > 1
+    if who in PEERS:
+        assert len({s.momentum for s in drawn}) > 1
+        assert {s.average for s in drawn} == {None, 6.0}
+
+
+def test_a_better_muon_is_in_reach():
+    """Momentum 0.8, an average of the weights and an orthogonalized head, at a rate of 0.05."""
+    found = space("Muon", "transformer", (8, 16, 32, 64))
+    low, high = found.lr
+    assert low < 0.05 < high
+    assert 0.8 in found.momenta
+    assert 6.0 in found.averages
+    assert found.heads == (False, True)
+    model = Transformer(vocabulary=11, context=4)
+    settings = Settings(lr=0.05, batch=16, momentum=0.8, head=True, average=6.0)
+    matrices, rest = OPTIMIZERS["Muon"](model, settings)
+    assert any(p is model.head.weight for g in matrices.param_groups for p in g["params"])
+    assert matrices.param_groups[0]["momentum"] == 0.8
+    assert rest.param_groups[0]["lr"] == pytest.approx(0.01)
+
+
+def test_a_rate_at_the_edge_widens_the_interval():
+    found = space("AdamW", "table", (16, 32, 64, 264))
+    low, high = found.lr
+    tried = [(replace(found.first, lr=rate), 1.0 / rate) for rate in (low, high / 2, high)]
+    beyond = found.refine(tried)
+    assert beyond.lr == pytest.approx(2.5 * high)
+    tried.append((beyond, 0.0))
+    assert found.refine(tried).lr == pytest.approx(6.25 * high)  # and again
+    tried[-1] = (beyond, math.inf)  # it diverged: the best has neighbors on both sides
+    assert found.refine(tried).lr == pytest.approx(high / math.sqrt(2), rel=1e-2)
+
+
+def test_tied_and_recurrent_weights_have_one_optimizer():
+    for model in (Tied(vocabulary=11, context=4), Recurrent(vocabulary=11, width=8)):
+        settings = Settings(lr=0.1, batch=16, momentum=0.9, head=True)
+        found = [id(p) for o in OPTIMIZERS["Muon"](model, settings) for g in o.param_groups
+                 for p in g["params"]]  # fmt: skip
+        assert sorted(found) == sorted(id(p) for p in model.parameters())
 
 
 @pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])
@@ -112,7 +160,8 @@ def test_muon_is_that_of_torch_but_for_precision():
 
 def test_muon_takes_layers_and_adamw_the_rest():
     model = Transformer(vocabulary=11, context=4)
-    matrices, rest = OPTIMIZERS["Muon"](model, 0.1)
+    settings = Settings(lr=0.1, batch=16, momentum=0.95, head=False)
+    matrices, rest = OPTIMIZERS["Muon"](model, settings)
     taken = [id(p) for o in (matrices, rest) for g in o.param_groups for p in g["params"]]
     assert sorted(taken) == sorted(id(p) for p in model.parameters())
     muon = {id(p) for g in matrices.param_groups for p in g["params"]}
@@ -145,6 +194,20 @@ def test_sizes_of_networks():
         sum(p.numel() for p in m.parameters()) for m in (perceptron(10, 32, 1), Convolutions())
     ]
     assert count == [10 * 32 + 32 + 32 + 1, 416 + 4640 + 1568 * 128 + 128 + 1290]
+
+
+def test_new_networks_have_two_hundred_thousand_weights():
+    made = (networks.ResNet(), networks.siren(2, 264, 4), networks.Variational())
+    texts = (networks.Tied(95, 64), networks.Recurrent(95))
+    for model in (*made, *texts):
+        assert sum(p.numel() for p in model.parameters()) >= 200_000
+
+
+def test_half_of_the_problems_were_not_developed_on():
+    names = PRESETS["paper"].problems
+    assert len(names) == 10
+    assert len(problems.DEVELOPED) == 5
+    assert set(problems.DEVELOPED) < set(names) <= set(problems.ABOUT)
 
 
 def test_parts_of_a_problem_do_not_overlap():

@@ -7,14 +7,18 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import BatchNorm1d, Linear, Sequential
 
 from natgrad.errors import NonFiniteError
-from natgrad.experiments.race import _kfac_jax_child, problems, training
-from natgrad.experiments.race._networks import Convolutions, Transformer
-from natgrad.experiments.race._ngd import Natural, natural
-from natgrad.experiments.race._peers import Peer, peer
-from natgrad.experiments.race.config import PEERS, TORCH
-from natgrad.experiments.race.contestants import space
+from natgrad.experiments.race import problems, training
+from natgrad.experiments.race.config import PEERS, PUBLISHED, TORCH
+from natgrad.experiments.race.entrants import kfac_jax_child
+from natgrad.experiments.race.entrants.ngd import Natural, natural
+from natgrad.experiments.race.entrants.peers import Peer, peer
+from natgrad.experiments.race.entrants.spaces import space
+from natgrad.experiments.race.problems import networks
+from natgrad.experiments.race.problems.networks import Convolutions, Transformer
 from natgrad.experiments.race.training import Run, Settings, train
 
 pytestmark = pytest.mark.usefixtures("counted")
@@ -22,12 +26,10 @@ pytestmark = pytest.mark.usefixtures("counted")
 RUN = Run(
     problem="table",
     method="SGD",
-    settings=Settings(lr=0.1, batch=32),
+    settings=Settings(lr=0.1, batch=32, momentum=0.0),
     seed=0,
     budget=0.32,
     points=8,
-    target=0.0,
-    stop=False,
     test=False,
     machine="",
 )
@@ -76,14 +78,6 @@ def test_the_same_run_gives_the_same_curve():
     assert not np.array_equal(a, peer(replace(RUN, seed=1))["score"])
 
 
-def test_a_trial_stops_at_the_target():
-    whole = peer(RUN)
-    target = float(whole["score"][3])
-    assert target < whole["score"][2]
-    stopped = peer(replace(RUN, target=target, stop=True))
-    assert np.array_equal(stopped["score"], whole["score"][:4])
-
-
 @pytest.mark.parametrize("points", [1, 3, 5, 6, 10, 35])
 def test_there_is_a_step_between_looks(points):
     curve = peer(replace(RUN, points=points, budget=0.1))
@@ -93,7 +87,7 @@ def test_there_is_a_step_between_looks(points):
 
 
 def test_a_diverged_run_ends():
-    curve = peer(replace(RUN, settings=Settings(lr=1e4, batch=32)))
+    curve = peer(replace(RUN, settings=Settings(lr=1e4, batch=32, momentum=0.0)))
     assert curve["score"][-1] == np.inf
     assert np.isfinite(curve["score"][:-1]).all()
 
@@ -112,6 +106,9 @@ def test_a_refused_step_ends_the_run():
 
         def judged(self):
             return nullcontext()
+
+        def size(self) -> int:
+            return 0
 
     curve = train(RUN, problems.load("table"), Refusing)
     assert curve["steps"].tolist() == [0, 4, 7]
@@ -159,17 +156,69 @@ def test_the_rate_follows_the_budget():
     assert np.allclose(seen, expected, atol=1e-6)
 
 
-def test_the_average_is_judged():
+@pytest.mark.parametrize("who", ["SGD", "NGD"])
+def test_the_average_is_judged(who):
+    """Both averages are θ̄ ← θ̄ + (a/(k + a))(θ − θ̄), of weights and of running averages."""
     problem = problems.load("table")
-    model = problem.make(0)
-    run = replace(RUN, method="NGD", settings=Settings(lr=1.0, batch=64, average=6.0))
-    learner = Natural(run, problem, model)
-    for _ in range(3):
+    model = Sequential(Linear(10, 4), BatchNorm1d(4), Linear(4, 1))
+    settings = Settings(lr=0.1, batch=64, momentum=0.8, average=10.0)
+    run = replace(RUN, method=who, settings=settings)
+    learner = (Peer if who == "SGD" else Natural)(run, problem, model)
+
+    def held() -> list[Tensor]:
+        return [t.detach().clone() for t in model.state_dict().values() if t.is_floating_point()]
+
+    expected = held()
+    for k in range(1, 4):
         learner.step(*problem.batch(problem.train, torch.arange(64)))
-    last = [p.detach().clone() for p in model.parameters()]
+        expected = [a + 10 / (k + 10) * (b - a) for a, b in zip(expected, held(), strict=True)]
+    last = held()
     with learner.judged():
-        assert not all(torch.equal(a, b) for a, b in zip(last, model.parameters(), strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(last, model.parameters(), strict=True))
+        for a, b in zip(expected, held(), strict=True):
+            assert torch.allclose(a, b, atol=1e-6)
+    assert all(torch.equal(a, b) for a, b in zip(last, held(), strict=True))
+
+
+def test_the_published_method_is_judged_by_its_last_weights():
+    problem = problems.load("table")
+    settings = space(PUBLISHED, "table", problem.batches).first
+    learner = Natural(replace(RUN, method=PUBLISHED, settings=settings), problem, problem.make(0))
+    assert type(learner.judged()) is nullcontext
+
+
+def test_bytes_of_state():
+    """Adam has two numbers per weight and a count per tensor, SGD without momentum nothing."""
+    problem = problems.load("table")
+    weights = sum(p.numel() for p in problem.make(0).parameters())
+    tensors = len(list(problem.make(0).parameters()))
+    sizes = {}
+    for who, settings in {
+        "plain": Settings(lr=0.1, batch=32, momentum=0.0),
+        "averaged": Settings(lr=0.1, batch=32, momentum=0.0, average=6.0),
+        "AdamW": Settings(lr=1e-3, batch=32, momentum=0.9),
+    }.items():
+        method = "SGD" if who != "AdamW" else who
+        sizes[who] = int(peer(replace(RUN, method=method, settings=settings))["bytes"])
+    assert sizes == {"plain": 0, "averaged": 4 * weights, "AdamW": 8 * weights + 4 * tensors}
+    natural_size = int(natural(replace(RUN, method="NGD", settings=Settings(batch=32)))["bytes"])
+    assert natural_size > 3 * 4 * weights
+
+
+def test_every_contestant_learns_a_variational_autoencoder():
+    source = torch.Generator().manual_seed(0)
+    x = (torch.rand(64, 784, generator=source) < torch.rand(784, generator=source)).float()
+    part = problems.Part(x, x)
+    network = partial(networks.Variational, width=16, codes=4)
+    problem = problems.Problem("variational", network, part, part, part, (16, 16, 32, 64))
+    model = problem.make(0)
+    assert problem.score(model, part) == pytest.approx(problem.score(model, part), nan_ok=True)
+    for who in (*PEERS, "NGD tuned"):
+        settings = replace(space(who, "vae", problem.batches).first, horizon=0.0)
+        start = Peer if who in PEERS else Natural
+        curve = train(
+            replace(RUN, method=who, settings=settings, budget=0.4, points=2), problem, start
+        )
+        assert curve["score"][-1] < 0.97 * curve["score"][0], who
 
 
 class Halving:
@@ -186,23 +235,21 @@ class Halving:
         return self.value
 
 
-JOB = {"budget": 0.01, "points": 4, "stop": False, "target": 0.0}
+JOB = {"budget": 0.01, "points": 4}
 
 
 def test_the_peers_process_keeps_the_same_rules():
-    curve, clock = _kfac_jax_child.race(JOB, Halving(), None)
+    curve, clock = kfac_jax_child.race(JOB, Halving(), None)
     seconds, scores, steps = (np.array(c) for c in zip(*curve, strict=True))
     assert np.allclose(scores, 8.0 * 0.5**steps)
     assert seconds[-1] == clock.seconds >= 0.01
     assert len(curve) <= 5
-    stopped, _ = _kfac_jax_child.race(JOB | {"stop": True, "target": 8.0}, Halving(), None)
-    assert stopped == [(0.0, 8.0, 0)]
-    diverged, _ = _kfac_jax_child.race(JOB, Halving(1e9), None)
+    diverged, _ = kfac_jax_child.race(JOB, Halving(1e9), None)
     assert [score for _, score, _ in diverged] == [8.0, np.inf]
 
 
 def test_the_peers_batches():
     x = np.arange(10)
-    found = _kfac_jax_child.batches(x, 4, seed=0)
+    found = kfac_jax_child.batches(x, 4, seed=0)
     first = np.concatenate([next(found), next(found)])
     assert len(set(first.tolist())) == 8

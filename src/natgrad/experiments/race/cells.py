@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.race import _kfac_jax, problems
-from natgrad.experiments.race._ngd import natural
-from natgrad.experiments.race._peers import collection, peer
+from natgrad.experiments.race import problems
 from natgrad.experiments.race.claims import claims, losses
 from natgrad.experiments.race.config import (
     DEFAULT,
@@ -17,12 +15,17 @@ from natgrad.experiments.race.config import (
     MINUTES,
     PEERS,
     PRESETS,
-    UNTUNED,
+    PUBLISHED,
+    TUNED,
     Race,
 )
-from natgrad.experiments.race.contestants import space
-from natgrad.experiments.race.outcomes import rank, reached
+from natgrad.experiments.race.entrants import kfac_jax
+from natgrad.experiments.race.entrants.ngd import natural
+from natgrad.experiments.race.entrants.peers import collection, peer
+from natgrad.experiments.race.entrants.spaces import space
+from natgrad.experiments.race.outcomes import reached
 from natgrad.experiments.race.training import Run, Settings
+from natgrad.experiments.race.tuning import Tuning, best_score, finalists, tune
 from natgrad.lab._environment import environment
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, Result
@@ -36,6 +39,8 @@ TUNING_SEED = 0
 """Seed of all trials; the finals use the seeds from 1 on."""
 
 _SETTINGS = tuple(field.name for field in fields(Settings))
+_ONLY_ON = {KFAC: ("autoencoder", "digits"), PUBLISHED: ("autoencoder", "digits", "table")}
+"""Contestants that race on some problems only: kfac-jax on those that its process can build."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,6 @@ class Heat:
     """One problem of the race, and the contestants that can race on it."""
 
     problem: str
-    target: float
     budget: float
     batches: tuple[int, ...]
     contestants: tuple[str, ...]
@@ -52,21 +56,23 @@ class Heat:
 def compute(config: Race, sweep: Sweep) -> Arrays:
     """Return curves, seconds to the target, and every trial."""
     heats, notes = prepare(config)
+    found = []
+    for heat in heats:
+        tables, further = _heat(config, heat, str(environment()["cpu"]), sweep)
+        found.append(tables)
+        notes += further
     arrays = Arrays(
         problem=[heat.problem for heat in heats],
-        entrant=[*config.contestants, UNTUNED],
+        entrant=[*config.contestants, DEFAULT],
         contestant=list(config.contestants),
         seed=[TUNING_SEED + 1 + k for k in range(config.seeds)],
-        trial=list(range(config.trials)),
+        trial=list(range(config.draws + config.refinements)),
         look=list(range(config.points + 1)),
         setting=list(_SETTINGS),
         note=notes,
     )
-    machine = str(environment()["cpu"])
-    found = [_heat(config, heat, machine, sweep) for heat in heats]
     for name, dims in _DIMS.items():
         arrays.add(name, np.stack([part[name] for part in found]), "problem", *dims)
-    arrays.add("target", [heat.target for heat in heats], "problem")
     arrays.add("budget", [heat.budget for heat in heats], "problem")
     return arrays
 
@@ -80,111 +86,114 @@ def prepare(config: Race) -> tuple[list[Heat], list[str]]:
     if {"SOAP", "Shampoo"} & set(config.contestants):
         collection()
     absent, notes = set(), []
-    if KFAC in config.contestants:
+    if KFAC in config.contestants and set(config.problems) & set(_ONLY_ON[KFAC]):
         try:
-            _kfac_jax.environment()
-        except _kfac_jax.PeerUnavailableError as error:
+            kfac_jax.environment()
+        except kfac_jax.PeerUnavailableError as error:
             absent.add(KFAC)
             notes.append(f"kfac-jax did not race: {error}")
     heats = []
-    for name, target, budget in zip(config.problems, config.targets, config.budgets, strict=True):
+    for name, budget in zip(config.problems, config.budgets, strict=True):
         try:
             problem = problems.load(name)
         except InvalidInputError as error:
             notes.append(f"The problem {name} was left out: {error}")
             continue
-        absent_here = absent if name in _KFAC_PROBLEMS else absent | {KFAC}
-        racing = tuple(who for who in config.contestants if who not in absent_here)
-        heats.append(Heat(name, target, budget, problem.batches, racing))
+        racing = tuple(
+            who
+            for who in config.contestants
+            if who not in absent and name in _ONLY_ON.get(who, (name,))
+        )
+        heats.append(Heat(name, budget, problem.batches, racing))
     if not heats:
         raise InvalidInputError(f"no problem can be raced here. {' '.join(notes)}")
     return heats, notes
 
 
-_KFAC_PROBLEMS = ("autoencoder", "digits")  # those that its process can build
-
 # The arrays of a heat, with their axes after that of the problem.
 _DIMS: dict[str, tuple[str, ...]] = {
+    "target": (),
+    "tuned": ("contestant",),
     "raced": ("entrant",),
     "trial_settings": ("contestant", "trial", "setting"),
-    "trial_seconds": ("contestant", "trial"),
     "trial_best": ("contestant", "trial"),
     "trial_begun": ("contestant", "trial"),
-    "chosen": ("entrant",),
+    "whole_seconds": ("contestant", "trial"),
+    "whole_best": ("contestant", "trial"),
+    "whole_final": ("contestant", "trial"),
+    "chosen": ("contestant",),
     "seconds": ("entrant", "seed", "look"),
     "score": ("entrant", "seed", "look"),
     "steps": ("entrant", "seed", "look"),
     "time_to_target": ("entrant", "seed"),
     "steps_to_target": ("entrant", "seed"),
+    "best": ("entrant", "seed"),
+    "final": ("entrant", "seed"),
     "test": ("entrant", "seed"),
     "test_error": ("entrant", "seed"),
+    "bytes": ("entrant", "seed"),
     "product": ("entrant", "seed"),
     "begun": ("entrant", "seed"),
 }
 
 
-def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> dict[str, Any]:
-    """Tune and race on one problem: contestants take turns trial by trial, then seed by seed."""
-    drawn = {
-        who: space(who, heat.problem, heat.batches).draw(config.trials) for who in heat.contestants
-    }
+def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> tuple[dict[str, Any], list[str]]:
+    """Tune and race on one problem; return its arrays, and sentences on its tuning."""
 
-    def cell(who: str, settings: Settings, seed: int, *, final: bool) -> Cell:
+    def cell(who: str, settings: Settings, budget: float, seed: int, *, test: bool) -> Cell:
         run = Run(
             problem=heat.problem,
-            method=who,
+            method=DEFAULT if who == TUNED else who,
             settings=settings,
             seed=seed,
-            budget=heat.budget,
+            budget=budget,
             points=config.points,
-            target=heat.target,
-            stop=not final,
-            test=final,
+            test=test,
             machine=machine,
         )
         return Cell(_runner(who), run, f"{heat.problem}, {who}, seed {seed}")
 
-    order = [(who, k) for k in range(config.trials) for who in heat.contestants]
-    cells = [cell(who, drawn[who][k], TUNING_SEED, final=False) for who, k in order]
-    trials = dict(zip(order, sweep(cells, f"{heat.problem}: tuning"), strict=True))
-    ranks = {at: _rank(result, heat.target) for at, result in trials.items()}
-    best = {
-        who: min(
-            range(config.trials), key=[ranks[who, k] for k in range(config.trials)].__getitem__
-        )
-        for who in heat.contestants
-    }
-    entrants = {who: (who, best[who]) for who in heat.contestants}
-    entrants[UNTUNED] = (DEFAULT, 0)
-    finals = [(name, seed) for seed in range(1, config.seeds + 1) for name in entrants]
-    cells = [
-        cell(entrants[name][0], drawn[entrants[name][0]][entrants[name][1]], seed, final=True)
-        for name, seed in finals
-    ]
+    def trial(who: str, settings: Settings, budget: float) -> Cell:
+        return cell(who, settings, budget, TUNING_SEED, test=False)
+
+    spaces = {who: space(who, heat.problem, heat.batches) for who in heat.contestants}
+    found, target = tune(config, spaces, heat.budget, trial, sweep, heat.problem)
+    chosen = {who: found[who].settings[found[who].chosen] for who in finalists(config, found)}
+    chosen[DEFAULT] = spaces[TUNED].first
+    racing = [who for who in chosen if who != TUNED or chosen[TUNED] != chosen[DEFAULT]]
+    finals = [(who, seed) for seed in range(1, config.seeds + 1) for who in racing]
+    cells = [cell(who, chosen[who], heat.budget, seed, test=True) for who, seed in finals]
     results = dict(zip(finals, sweep(cells, f"{heat.problem}: finals"), strict=True))
+    if TUNED not in racing:  # tuning found nothing better than the default settings
+        results |= {(TUNED, seed): results[DEFAULT, seed] for _, seed in finals}
     tables = _empty(config)
-    for (who, k), result in trials.items():
-        _enter_trial(tables, config, heat, who, k, drawn[who][k], result)
-    for (name, seed), result in results.items():
-        _enter_final(tables, config, heat, name, seed, entrants[name][1], result)
-    return tables
+    tables["target"] = target
+    for who, tuning in found.items():
+        _enter_tuning(tables, config.contestants.index(who), tuning, target)
+    for (who, seed), result in results.items():
+        at = [*config.contestants, DEFAULT].index(who), seed - 1
+        _enter_final(tables, at, target, result)
+    return tables, _edges(heat.problem, found)
+
+
+def _edges(problem: str, found: dict[str, Tuning]) -> list[str]:
+    names = [who for who, tuning in found.items() if who in PEERS and tuning.on_edge()]
+    if not names:
+        return []
+    return [f"{problem}: the best rate is at the edge of what was tried for {', '.join(names)}."]
 
 
 def _runner(who: str) -> Callable[[Run], Result]:
     if who == KFAC:
-        return _kfac_jax.kfac
+        return kfac_jax.kfac
     return peer if who in PEERS else natural
-
-
-def _rank(result: Result, target: float) -> tuple[float, float]:
-    return rank(reached(result["seconds"], result["score"], target), result["score"])
 
 
 def _empty(config: Race) -> dict[str, Any]:
     sizes = {
         "entrant": len(config.contestants) + 1,
         "contestant": len(config.contestants),
-        "trial": config.trials,
+        "trial": config.draws + config.refinements,
         "setting": len(_SETTINGS),
         "seed": config.seeds,
         "look": config.points + 1,
@@ -192,45 +201,36 @@ def _empty(config: Race) -> dict[str, Any]:
     tables: dict[str, Any] = {
         name: np.full([sizes[dim] for dim in dims], np.nan) for name, dims in _DIMS.items()
     }
-    tables["raced"] = np.zeros(sizes["entrant"], dtype=bool)
+    for name in ("raced", "tuned"):
+        tables[name] = np.zeros(tables[name].shape, dtype=bool)
     return tables
 
 
-def _enter_trial(
-    tables: dict[str, Any],
-    config: Race,
-    heat: Heat,
-    who: str,
-    k: int,
-    settings: Settings,
-    result: Result,
-) -> None:
-    at = config.contestants.index(who), k
-    values = [getattr(settings, name) for name in _SETTINGS]
-    tables["trial_settings"][at] = [np.nan if value is None else value for value in values]
-    tables["trial_seconds"][at] = reached(result["seconds"], result["score"], heat.target)
-    tables["trial_best"][at] = np.min(result["score"])
-    tables["trial_begun"][at] = result["begun"]
+def _enter_tuning(tables: dict[str, Any], c: int, tuning: Tuning, target: float) -> None:
+    tables["tuned"][c], tables["chosen"][c] = True, tuning.chosen
+    for k, (settings, short) in enumerate(zip(tuning.settings, tuning.short, strict=True)):
+        values = [getattr(settings, name) for name in _SETTINGS]
+        tables["trial_settings"][c, k] = [np.nan if value is None else value for value in values]
+        tables["trial_best"][c, k] = best_score(short)
+        tables["trial_begun"][c, k] = short["begun"]
+    for k, whole in tuning.whole.items():
+        tables["whole_seconds"][c, k] = reached(whole["seconds"], whole["score"], target)
+        tables["whole_best"][c, k] = np.min(whole["score"])
+        tables["whole_final"][c, k] = whole["score"][-1]
 
 
 def _enter_final(
-    tables: dict[str, Any],
-    config: Race,
-    heat: Heat,
-    name: str,
-    seed: int,
-    chosen: int,
-    result: Result,
+    tables: dict[str, Any], at: tuple[int, int], target: float, result: Result
 ) -> None:
-    e = [*config.contestants, UNTUNED].index(name)
-    at = e, seed - 1
-    tables["raced"][e], tables["chosen"][e] = True, chosen
+    tables["raced"][at[0]] = True
     for curve in ("seconds", "score", "steps"):
         tables[curve][at][: len(result[curve])] = result[curve]
     for quantity in ("test", "test_error", "product", "begun"):
         tables[quantity][at] = result[quantity]
-    tables["time_to_target"][at] = reached(result["seconds"], result["score"], heat.target)
-    tables["steps_to_target"][at] = reached(result["steps"], result["score"], heat.target)
+    tables["bytes"][at] = result.get("bytes", np.nan)  # kfac-jax does not say
+    tables["best"][at], tables["final"][at] = np.min(result["score"]), result["score"][-1]
+    tables["time_to_target"][at] = reached(result["seconds"], result["score"], target)
+    tables["steps_to_target"][at] = reached(result["steps"], result["score"], target)
 
 
 def draw(config: Race, arrays: Arrays) -> "Figure":

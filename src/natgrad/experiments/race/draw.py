@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 _GREY = "#8A8A8A"
 _LOOKS: dict[str, dict[str, Any]] = {
-    "SGD": {"color": "#8CC6DE", "marker": "o"},
-    "Nesterov": {"color": "#4A9FD0", "marker": "s"},
+    "SGD": {"color": "#4A9FD0", "marker": "o"},
     "AdamW": {"color": "#1C4788", "marker": "D"},
     "Muon": {"color": "#009E73", "marker": "^"},
     "SOAP": {"color": "#CC79A7", "marker": "v"},
@@ -24,19 +23,27 @@ _LOOKS: dict[str, dict[str, Any]] = {
     field.KFAC: {"color": "#000000", "marker": "*"},
     field.PUBLISHED: {"color": "#E69F00", "marker": "X"},
     field.DEFAULT: {"color": "#D55E00", "marker": "P"},
-    field.UNTUNED: {"color": "#D55E00", "marker": "P", "linestyle": (0, (2, 1.5))},
+    field.TUNED: {"color": "#D55E00", "marker": "P", "linestyle": (0, (2, 1.5))},
 }
+_COLUMNS = 5
 
 
 def picture(arrays: Arrays) -> "Figure":
-    """Return the figure: a column for each problem, ratios above, curves below."""
+    """Return the figure: a column for each problem, ratios above, curves below, five in a row."""
     problems = arrays.coordinates["problem"]
-    columns = len(problems)
+    columns = min(_COLUMNS, len(problems))
     with figures.style():
-        figure, axes = figures.panels(columns, 2, width=3.4, height=3.0)
+        lines = -(-len(problems) // columns)
+        figure, axes = figures.panels(columns, 2 * lines, width=3.1, height=2.8)
         for k, problem in enumerate(problems):
-            _ratios(axes[k], arrays, problem, labels=k == 0)
-            _curves(axes[columns + k], arrays, k)
+            line, column = divmod(k, columns)
+            top = 2 * line * columns + column
+            _ratios(axes[top], arrays, problem, labels=column == 0)
+            _curves(axes[top + columns], arrays, k, labels=column == 0)
+        for k in range(len(problems), lines * columns):
+            line, column = divmod(k, columns)
+            for at in (2 * line * columns + column, (2 * line + 1) * columns + column):
+                axes[at].set_visible(False)
         figures.legend(figure, columns=5)
         figure.suptitle("Seconds to the target, with equal tuning")
     return figure
@@ -88,7 +95,7 @@ def _ratios(axes: "Axes", arrays: Arrays, problem: str, *, labels: bool) -> None
     axes.set_title(problem)
 
 
-def _curves(axes: "Axes", arrays: Arrays, p: int) -> None:
+def _curves(axes: "Axes", arrays: Arrays, p: int, *, labels: bool) -> None:
     """Draw the validation score against seconds, the median over seeds."""
     budget = float(arrays["budget"][p])
     grid = np.linspace(0, budget, 200)
@@ -112,7 +119,7 @@ def _curves(axes: "Axes", arrays: Arrays, p: int) -> None:
     target = float(arrays["target"][p])
     axes.axhline(target, color=_GREY, linestyle=(0, (4, 2)), linewidth=0.9)
     axes.annotate(
-        f"target {target:g}",
+        f"target {target:.3g}",
         (budget, target),
         xytext=(0, 2),
         textcoords="offset points",
@@ -123,7 +130,7 @@ def _curves(axes: "Axes", arrays: Arrays, p: int) -> None:
     axes.set_yscale("log")
     axes.set_ylim(0.95 * min(lowest, target), 1.1 * first)
     axes.set_xlabel("seconds")
-    if p == 0:
+    if labels:
         axes.set_ylabel("score on validation data")
 
 

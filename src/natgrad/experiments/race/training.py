@@ -2,10 +2,10 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -26,25 +26,30 @@ class Settings:
     """One contestant's settings in one run.
 
     Attributes:
-        lr: Learning rate; for NGD, the factor on its step length. None where the method sets it.
         batch: Batch size.
-        horizon: The part of the budget over which a cosine lowers the rate to a hundredth; 0 for
-            a constant rate.
+        lr: Learning rate; None where the method sets it.
+        horizon: The part of the run over which a cosine lowers the rate to a hundredth; 0 for a
+            constant rate.
         damping: Initial damping, for methods that have one.
-        average: Exponent of NGD's weight average; None for the last weights.
+        average: a, to judge an average of the weights with weight a/(k + a) after step k; None for
+            the last weights, and for what NGD does by default.
+        momentum: Weight of the past in the average of gradients; None for the method's default.
+        head: Whether Muon orthogonalizes the head too; None for other methods.
     """
 
-    lr: float | None
     batch: int
+    lr: float | None = None
     horizon: float = 0.0
     damping: float | None = None
     average: float | None = None
+    momentum: float | None = None
+    head: bool | None = None
 
     def rate(self, part: float) -> float:
         """Return the factor on the rate after this part of the budget.
 
         Example:
-            >>> settings = Settings(lr=1.0, batch=10, horizon=0.5)
+            >>> settings = Settings(batch=10, lr=1.0, horizon=0.5)
             >>> [round(settings.rate(part), 2) for part in (0.0, 0.25, 0.9)]
             [1.0, 0.5, 0.01]
         """
@@ -64,8 +69,6 @@ class Run:
         seed: Seed of the initial weights and of the order of samples.
         budget: Seconds of training, on the reference core.
         points: Number of evaluations on validation data.
-        target: A score on the validation data.
-        stop: Whether to stop when the target is reached.
         test: Whether to evaluate on test data after the run.
         machine: The machine that timed the run; another machine gives another result.
     """
@@ -76,8 +79,6 @@ class Run:
     seed: int
     budget: float
     points: int
-    target: float
-    stop: bool
     test: bool
     machine: str
 
@@ -94,6 +95,9 @@ class Learner(Protocol):
     def judged(self) -> AbstractContextManager[None]:
         """Put the weights to evaluate into the network inside the block."""
 
+    def size(self) -> int:
+        """Return the bytes of the method's state."""
+
 
 class Learning:
     """Base of all learners: a network, a problem, and settings."""
@@ -105,6 +109,26 @@ class Learning:
         """Evaluate the last weights."""
         return nullcontext()
 
+    def size(self) -> int:
+        """Return no bytes."""
+        return 0
+
+
+def count_bytes(state: Any) -> int:
+    """Return the bytes of all tensors in nested mappings and sequences.
+
+    Example:
+        >>> count_bytes({"a": torch.zeros(3), "b": [torch.zeros(2, dtype=torch.float64), None]})
+        28
+    """
+    if isinstance(state, Tensor):
+        return state.numel() * state.element_size()
+    if isinstance(state, Mapping):
+        return sum(count_bytes(value) for value in state.values())
+    if isinstance(state, list | tuple):
+        return sum(count_bytes(value) for value in state)
+    return 0
+
 
 Start = Callable[[Run, Problem, Module], Learner]
 """Makes a contestant's learner."""
@@ -113,8 +137,8 @@ Start = Callable[[Run, Problem, Module], Learner]
 def train(run: Run, problem: Problem, start: Start) -> Result:
     """Return the seconds, scores and steps at each evaluation of a run, and its test score.
 
-    Evaluations do not count as training time. A run ends at its budget, at the target if
-    `run.stop` is set, or when it diverges; then the last score is infinite.
+    Evaluations do not count as training time. A run ends at its budget, or when it diverges; then
+    the last score is infinite.
     """
     model = problem.make(run.seed)
     learner = start(run, problem, model)
@@ -123,8 +147,6 @@ def train(run: Run, problem: Problem, start: Start) -> Result:
     curve = [(0.0, problem.score(model, problem.validation)[0], 0)]
     steps, begun, due = 0, time.time(), look_times(run.budget, run.points)
     while clock.seconds < run.budget and math.isfinite(curve[-1][1]):
-        if run.stop and curve[-1][1] <= run.target:
-            break
         while clock.seconds < due[0]:
             try:
                 with clock.running():
@@ -149,6 +171,7 @@ def train(run: Run, problem: Problem, start: Start) -> Result:
         "steps": counts,
         "test": np.array(test[0]),
         "test_error": np.array(test[1]),
+        "bytes": np.array(learner.size()),
         "product": np.array(clock.product),
         "begun": np.array(begun),
     }

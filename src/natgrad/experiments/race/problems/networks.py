@@ -239,3 +239,26 @@ def siren(fan_in: int, width: int, depth: int, frequency: float = 30.0) -> Seque
         torch.nn.init.uniform_(layer.weight, -bound, bound)
         layers += [layer, Sine(frequency)]
     return Sequential(*layers, Linear(width, 1))
+
+
+class Variational(Module):
+    """A variational autoencoder on pictures of 28×28 pixels, given as rows.
+
+    In evaluation mode the noise of its codes is always the same.
+
+    Example:
+        >>> [tuple(t.shape) for t in Variational()(torch.zeros(2, 784))]
+        [(2, 784), (2, 32), (2, 32)]
+    """
+
+    def __init__(self, width: int = 400, codes: int = 32) -> None:
+        super().__init__()
+        self.encoder = Sequential(Linear(784, width), Tanh(), Linear(width, 2 * codes))
+        self.decoder = Sequential(Linear(codes, width), Tanh(), Linear(width, 784))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return logits of the pixels, and mean and log-variance of the codes."""
+        mean, log_variance = self.encoder(x).chunk(2, 1)
+        source = None if self.training else torch.Generator(x.device).manual_seed(0)
+        noise = torch.randn(mean.shape, generator=source, device=x.device, dtype=x.dtype)
+        return self.decoder(mean + torch.exp(log_variance / 2) * noise), mean, log_variance

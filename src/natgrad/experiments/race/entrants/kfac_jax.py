@@ -12,7 +12,8 @@ from torch.nn import Linear
 
 from natgrad.data.mnist import cache
 from natgrad.errors import InvalidInputError
-from natgrad.experiments.race import _clock, _kfac_jax_child
+from natgrad.experiments.race import _clock
+from natgrad.experiments.race.entrants import kfac_jax_child
 from natgrad.experiments.race.problems import load
 from natgrad.experiments.race.training import Run
 from natgrad.lab.cell import Result
@@ -86,14 +87,13 @@ def kfac(run: Run) -> Result:
         "layers": len(layers),
         "batch": run.settings.batch,
         "damping": run.settings.damping,
-        **{name: getattr(run, name) for name in ("seed", "budget", "points", "target")},
-        **{name: getattr(run, name) for name in ("stop", "test")},
+        **{name: getattr(run, name) for name in ("seed", "budget", "points", "test")},
     }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
         (folder / "job.json").write_text(json.dumps(job))
-        command = [str(environment()), "-I", _kfac_jax_child.__file__, str(folder)]
+        command = [str(environment()), "-I", kfac_jax_child.__file__, str(folder)]
         variables = {
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",

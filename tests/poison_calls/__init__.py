@@ -24,6 +24,8 @@ RECORDS = {
     "natgrad.data.mnist.Mnist",
     "natgrad.data.separable.Separable",
     "natgrad.data.tables.Labeled",
+    "natgrad.data.tables.Step",
+    "natgrad.data.tables.Table",
     "natgrad.data.teachers.Regression",
     "natgrad.data.triples.Table",
     "natgrad.data.triples.Triples",

@@ -76,6 +76,30 @@ add(
     tables.matching,
     lambda: {"columns": _COLUMNS, "like": tables.labeled(_COLUMNS, "ill"), "label": None},
 )
+add(
+    "natgrad.data.tables.prepare",
+    tables.prepare,
+    lambda: {
+        "columns": _COLUMNS,
+        "label": "ill",
+        "classes": ("no", "yes"),
+        "categories": "one-hot",
+        "missing": "flag",
+        "drop": (),
+        "keep": (),
+    },
+)
+add_method(
+    "natgrad.data.tables.Table.further",
+    lambda: tables.prepare(_COLUMNS, "ill"),
+    lambda: {"columns": _COLUMNS, "label": "ill"},
+)
+add("natgrad.data.tables.typical_values", tables.typical_values, lambda: {"x": np.eye(2)})
+add(
+    "natgrad.data.tables.fill_gaps",
+    tables.fill_gaps,
+    lambda: {"x": np.eye(2), "values": np.ones(2)},
+)
 add("natgrad.data.tables.as_label", tables.as_label, lambda: {"value": "1.0"})
 add(
     "natgrad.data.teachers.correlated_inputs",

@@ -1,9 +1,8 @@
-"""Tables with a column of labels, read from CSV or Parquet: two classes, numbers as features."""
+"""Tables with a column of labels, read from CSV or Parquet, and their columns as features."""
 
-import difflib
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,25 @@ import numpy.typing as npt
 
 from natgrad._checks import describe, instance
 from natgrad._named import named
-from natgrad.data._files import csv_lines, existing, is_missing, is_parquet, parquet_table
+from natgrad.data._columns import Columns, Floats, as_label, numbers, order, require, some
+from natgrad.data._files import csv_lines, existing, is_parquet, parquet_table
+from natgrad.data._prepare import Step, Table, fill_gaps, prepare, typical_values
 from natgrad.errors import DtypeError, InvalidInputError, LabelError
 
-__all__ = ["Columns", "Floats", "Labeled", "as_label", "labeled", "matching", "read_columns"]
-
-Columns = Mapping[str, Sequence[Any]]
-"""A table as read: columns by name, all of one length."""
-
-Floats = npt.NDArray[np.float64]
-"""An array of real numbers."""
+__all__ = [
+    "Columns",
+    "Floats",
+    "Labeled",
+    "Step",
+    "Table",
+    "as_label",
+    "fill_gaps",
+    "labeled",
+    "matching",
+    "prepare",
+    "read_columns",
+    "typical_values",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -131,7 +139,7 @@ def labeled(columns: Columns, label: str, *, classes: tuple[str, str] | None = N
         Column 'name' holds text and was left out; encode it as numbers to use it.
         1 of 6 rows has missing values and was left out.
     """
-    _require(columns, [label])
+    require(columns, [label])
     if classes is not None and not (isinstance(classes, (tuple, list)) and len(classes) == 2):
         raise DtypeError(f"classes must be a pair of labels, but are {describe(classes)}.")
     marks = [as_label(value) for value in columns[label]]
@@ -172,8 +180,8 @@ def matching(columns: Columns, like: Labeled, label: str | None) -> tuple[Floats
         (array([[35.]]), array([nan]), 1)
     """
     instance(like, "like", Labeled)
-    _require(columns, [*like.names, *([label] if label is not None else [])])
-    values = [_numbers(columns[name], name) for name in like.names]
+    require(columns, [*like.names, *([label] if label is not None else [])])
+    values = [numbers(columns[name], name) for name in like.names]
     for name, value in zip(like.names, values, strict=True):
         if value is None:
             raise InvalidInputError(f"column {name!r} holds text here, but numbers in the data.")
@@ -193,105 +201,35 @@ def matching(columns: Columns, like: Labeled, label: str | None) -> tuple[Floats
     return x[keep], y[keep], int((~keep).sum())
 
 
-@named
-def as_label(value: Any) -> str:
-    """Return the text of a label: whole numbers without a decimal point, missing labels empty.
-
-    Example:
-        >>> as_label(1.0), as_label(" yes "), as_label(None), as_label("1.0")
-        ('1', 'yes', '', '1')
-    """
-    if is_missing(value) or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    text = str(value).strip()
-    if text.lstrip("+-").isdecimal():
-        return str(int(text))  # a float would not distinguish long numbers
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return str(int(number)) if math.isfinite(number) and number == int(number) else text
-
-
 def _two(marks: list[str], label: str, classes: tuple[str, str] | None) -> tuple[str, str]:
     """Return the two classes, the smaller first unless they were given."""
-    found = sorted(set(marks) - {""}, key=_order)
+    found = sorted(set(marks) - {""}, key=order)
     if classes is not None:
         wanted = (as_label(classes[0]), as_label(classes[1]))
         for name in wanted:
             if name not in found:
-                raise LabelError(f"column {label!r} has no label {name!r}; it has {_some(found)}.")
+                raise LabelError(f"column {label!r} has no label {name!r}; it has {some(found)}.")
         if wanted[0] == wanted[1]:
             raise LabelError(f"two different classes are needed, but both are {wanted[0]!r}.")
         return wanted
     if len(found) != 2:
         hint = "Name two of them as classes." if len(found) > 2 else "There is nothing to separate."
         raise LabelError(
-            f"column {label!r} must hold two labels, but holds {len(found)}: {_some(found)}. {hint}"
+            f"column {label!r} must hold two labels, but holds {len(found)}: {some(found)}. {hint}"
         )
     return found[0], found[1]
 
 
-def _order(mark: str) -> tuple[int, float, str]:
-    try:
-        return (0, float(mark), mark)
-    except ValueError:
-        return (1, 0.0, mark)
-
-
-def _some(found: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in found[:8])
-    return (shown or "none") + (", …" if len(found) > 8 else "")
-
-
-def _require(columns: Columns, names: Sequence[str]) -> None:
-    """Raise an error unless all columns have one length and include the names."""
-    instance(columns, "columns", Mapping)
-    lengths = {len(c) if hasattr(c, "__len__") else -1 for c in columns.values()}
-    if len(lengths) != 1 or -1 in lengths:
-        raise InvalidInputError(
-            "columns must map names to sequences of one length, but their lengths are "
-            f"{sorted(lengths) or 'none'} (−1 for no sequence)."
-        )
-    for name in names:
-        if instance(name, "the name of a column", str) not in columns:
-            near = difflib.get_close_matches(name, list(map(str, columns)), n=1)
-            hint = (
-                f"Did you mean {near[0]!r}?"
-                if near
-                else f"There are {_some(list(map(str, columns)))}."
-            )
-            raise InvalidInputError(f"there is no column {name!r}. {hint}")
-
-
 def _features(columns: Columns, label: str, notes: list[str]) -> tuple[tuple[str, ...], Floats]:
-    numbers = {name: _numbers(columns[name], name) for name in columns if name != label}
-    texts = [name for name, value in numbers.items() if value is None]
+    found = {name: numbers(columns[name], name) for name in columns if name != label}
+    texts = [name for name, value in found.items() if value is None]
     _note_columns(notes, texts, "text", "; encode it as numbers to use it")
-    kept = {name: value for name, value in numbers.items() if value is not None}
+    kept = {name: value for name, value in found.items() if value is not None}
     if not kept:
         raise InvalidInputError(
             f"besides the labels in {label!r} there must be columns of numbers, but there are none."
         )
     return tuple(kept), np.stack(list(kept.values()), axis=1)
-
-
-def _numbers(values: Sequence[Any], name: str) -> Floats | None:
-    """Return a column as numbers, NaN where missing; None if it holds text."""
-    out = np.empty(len(values))
-    for k, value in enumerate(values):
-        if is_missing(value):
-            out[k] = math.nan
-            continue
-        try:
-            out[k] = float(value)
-        except (TypeError, ValueError):
-            return None
-        except OverflowError:  # an integer beyond the range of floats
-            out[k] = math.inf
-    if np.isinf(out).any():
-        raise InvalidInputError(f"column {name!r} holds an infinite number.")
-    return out
 
 
 def _varying(names: tuple[str, ...], x: Floats, notes: list[str]) -> tuple[tuple[str, ...], Floats]:
@@ -311,7 +249,7 @@ def _note_columns(notes: list[str], names: Sequence[str], what: str, advice: str
         notes.append(f"Column {names[0]!r} holds {what} and was left out{advice}.")
     elif names:
         many = advice.replace(" it", " them")
-        notes.append(f"{len(names)} columns hold {what} and were left out{many}: {_some(names)}.")
+        notes.append(f"{len(names)} columns hold {what} and were left out{many}: {some(names)}.")
 
 
 def _note_rows(notes: list[str], keep: npt.NDArray[np.bool_], what: str) -> None:

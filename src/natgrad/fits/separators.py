@@ -72,6 +72,8 @@ class Separator:
         beta: The normal β of the hyperplane, `(d,)`; NaN where the method has no answer, such as a
             max margin of data that are not separable.
         early: The time at which the flow ended, if it ended early; else NaN.
+        path: β at the times asked for, `(times, d)`; None for methods that are no flows. After an
+            early end it stays at the last state.
 
     Example:
         >>> Separator(torch.ones(2)).early
@@ -80,6 +82,7 @@ class Separator:
 
     beta: Tensor
     early: float = math.nan
+    path: Tensor | None = None
 
 
 def methods(depths: tuple[int, ...]) -> list[str]:
@@ -101,6 +104,7 @@ def fit_separator(
     until: float = 1e6,
     natural_until: float = 10.0,
     scale: float = 0.1,
+    times: Tensor | None = None,
 ) -> Separator:
     """Fit one method to one table.
 
@@ -112,6 +116,8 @@ def fit_separator(
         until: Final time of EGD, on the mean loss.
         natural_until: Final time of NGD.
         scale: Initial value of all factors of EGD except the first, which is zero.
+        times: Increasing positive times at which β is wanted too, for a flow; those after its
+            final time get the final β.
 
     Raises:
         InvalidInputError: If there is no such method, or an argument cannot be used.
@@ -123,8 +129,9 @@ def fit_separator(
         >>> correct(beta, x, y)
         tensor([1., 1., 1.], dtype=torch.float64)
     """
-    rows = _checked(x, y, inputs, number(natural_until, "natural_until", low=0, low_open=True))
+    natural_until = number(natural_until, "natural_until", low=0, low_open=True)
     until = number(until, "until", low=0, low_open=True)
+    rows = _checked(x, y, inputs, natural_until, times)
     scale = number(scale, "scale", low=0, low_open=True)
     name = method if isinstance(method, str) else ""
     depth = name.removeprefix(_EGD)
@@ -157,22 +164,40 @@ class _Rows:
     y: Tensor
     inputs: Tensor
     until: float
+    times: Tensor | None
+
+    def stops(self, until: float) -> Tensor:
+        """Return the times asked for that come before the end, and the end."""
+        end = torch.tensor([until], dtype=torch.float64)
+        return end if self.times is None else torch.cat([self.times[self.times < until], end])
+
+    def along(self, states: Tensor) -> Tensor | None:
+        """Return β at the times asked for, from those at `stops`, as far as the flow came."""
+        if self.times is None:
+            return None
+        index = torch.arange(len(self.times)).clamp(max=len(states) - 1)
+        return states[index]
 
 
-def _checked(x: Tensor, y: Tensor, inputs: Tensor | None, until: float) -> _Rows:
+def _checked(
+    x: Tensor, y: Tensor, inputs: Tensor | None, until: float, times: Tensor | None
+) -> _Rows:
     x = tensor(x, "x", shape=("n", "d"), dtypes=(torch.float64,))
     y = tensor(y, "y", shape=(len(x),), dtypes=(torch.float64,))
     if not bool((y.abs() == 1).all()):
         raise LabelError("y must hold only the labels -1 and 1.")
     if inputs is not None:
         inputs = tensor(inputs, "inputs", shape=("m", x.shape[1]), dtypes=(torch.float64,))
-    return _Rows(x, y, x if inputs is None else inputs, until)
+    if times is not None:
+        times = tensor(times, "times", shape=("t",), dtypes=(torch.float64,))
+        if len(times) == 0 or float(times[0]) <= 0 or not bool((times.diff() > 0).all()):
+            raise InvalidInputError("times must be positive and increasing.")
+    return _Rows(x, y, x if inputs is None else inputs, until, times)
 
 
 def _euclidean(rows: _Rows, depth: int, until: float, scale: float) -> Separator:
     dim = rows.x.shape[1]
-    times = torch.tensor([until], dtype=torch.float64)
-    batch = (rows.x, rows.y)
+    times, batch = rows.stops(until), (rows.x, rows.y)
     model: Direct | Diagonal
     if depth == 1:
         model, start = Direct(), torch.zeros(dim, dtype=torch.float64)
@@ -180,17 +205,18 @@ def _euclidean(rows: _Rows, depth: int, until: float, scale: float) -> Separator
         model = Diagonal(depth)
         start = model.init_free(dim, scale=scale)
     found = integrate(euclidean, Bernoulli(), model, start, batch, until=until, times=times)
-    return Separator(model.hypothesis(found.final), _early(found))
+    states = torch.stack([model.hypothesis(found.at(k)) for k in range(len(found))])
+    return Separator(states[-1], _early(found), rows.along(states))
 
 
 def _natural(rows: _Rows) -> Separator:
-    return Separator(_closed_form(rows, rows.until))
+    states = _closed_form(rows, rows.stops(rows.until))
+    return Separator(states[-1], path=rows.along(states))
 
 
-def _closed_form(rows: _Rows, until: float) -> Tensor:
+def _closed_form(rows: _Rows, times: Tensor) -> Tensor:
     zero = torch.zeros(rows.x.shape[1], dtype=torch.float64)
-    times = torch.tensor([until], dtype=torch.float64)
-    return natural_flow_of_logistic_regression(zero, (rows.x, rows.y), times).final
+    return natural_flow_of_logistic_regression(zero, (rows.x, rows.y), times).states
 
 
 def _population(rows: _Rows) -> Separator:
@@ -201,13 +227,13 @@ def _population(rows: _Rows) -> Separator:
         torch.zeros(rows.x.shape[1], dtype=torch.float64),
         (rows.x, rows.y),
         until=rows.until,
-        times=torch.tensor([rows.until], dtype=torch.float64),
+        times=rows.stops(rows.until),
         method="dopri",
         rtol=1e-4,
         max_evaluations=2000,
         fisher_over=rows.inputs,
     )
-    return Separator(found.final, _early(found))
+    return Separator(found.final, _early(found), rows.along(found.states))
 
 
 def _early(flow: Trajectory[Any]) -> float:
@@ -229,7 +255,7 @@ def _limit(rows: _Rows) -> Separator:
     try:
         return Separator(natural_flow(rows.x, rows.y).solution)
     except SeparabilityError:
-        return Separator(_closed_form(rows, _LATE))
+        return Separator(_closed_form(rows, torch.tensor([_LATE], dtype=torch.float64))[-1])
     except ConvergenceError:
         return _no_answer(rows)
 

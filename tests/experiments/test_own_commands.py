@@ -133,7 +133,7 @@ def test_data_frames_are_matched_by_name_and_labels_are_those_of_the_call():
         for names in (["a", "b", "c"], ["c", "word", "a", "b"])
     ]
     assert seen[0].accuracy == seen[1].accuracy
-    assert any("word" in note for note in seen[0].notes)
+    assert [step.column for step in seen[0].steps] == ["word=text"]
     entries = [(i, j) for i in range(9) for j in range(9) if (i + j) % 3]
     rows, columns = zip(*entries, strict=True)
     values = [float((i + 1) * (j + 1)) for i, j in entries]

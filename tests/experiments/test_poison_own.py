@@ -67,9 +67,11 @@ COMPARE: dict[str, Callable[[Any], dict[str, Any]]] = {
         name: lambda p, name=name: {name: p}  # type: ignore[misc]
         for name in (
             "depths", "until", "natural_until", "scale", "standardize", "intercept", "folds",
-            "seed", "data", "fold", "no_such_option",
+            "seed", "data", "fold", "no_such_option", "held_out", "categories", "missing", "drop",
+            "keep", "class_weight",
         )
     },
+    "one column": lambda p: {"drop": (p,)},
     "one depth": lambda p: {"depths": (p,)},
 }  # fmt: skip
 COMPLETE: dict[str, Callable[[Any], dict[str, Any]]] = {

@@ -19,15 +19,17 @@ class Options(Running):
     """Compare separators of your own table: EGD at each depth, NGD, and their limits."""
 
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """A table with a header, CSV or Parquet; its columns of numbers are the features."""
+    """A table with a header, CSV or Parquet; all other columns are features, text one-hot."""
     label: Annotated[str, tyro.conf.arg(metavar="COL")]
     """The column of labels."""
     test: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A table of test rows; without it, accuracy is from cross-validation."""
+    """A table of test rows; without it, accuracy is from cross-validation or held-out rows."""
     unlabeled: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A table of inputs without labels, for the population Fisher."""
-    classes: tuple[str, str] | None = None
-    """The two labels to separate, if there are more; the second is +1."""
+    classes: tuple[str, ...] | None = None
+    """The labels to separate, if not all; of two, the second is +1."""
+    force: bool = False
+    """Overwrite results of other options or other data."""
     choices: Choices = field(default_factory=Choices)
 
 
@@ -43,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def compare(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> int:
     """Compare, print the result, and return the exit code."""
+    from natgrad.experiments._results import refuse_to_overwrite
     from natgrad.experiments.compare.fit import data_of, experiment
     from natgrad.experiments.compare.result import comparison
     from natgrad.lab._run import Request, run
@@ -58,6 +61,8 @@ def compare(options: Options, typed: tuple[str, ...], sweeper: MakeSweeper) -> i
     )
     one = experiment(data, **asdict(options.choices))
     request = Request(one, "quick", one.presets["quick"], typed)
+    if not options.force:
+        refuse_to_overwrite(options.out / one.folder, request.config)
     report = run(request, options.out, sweeper())
     page = write_report(options.out)
     folder = RunFolder(options.out / one.folder)

@@ -41,6 +41,23 @@ def column(values: Any, name: str) -> list[Any]:
     return list(values)
 
 
+def texts(values: Any, name: str) -> tuple[str, ...]:
+    """Return names as a tuple; one name may be given alone.
+
+    Raises:
+        DtypeError: If they are not texts.
+
+    Example:
+        >>> texts("age", "drop"), texts(["age", "sex"], "drop")
+        (('age',), ('age', 'sex'))
+    """
+    if isinstance(values, str):
+        return (values,)
+    if not isinstance(values, tuple | list) or not all(isinstance(one, str) for one in values):
+        raise DtypeError(f"{name} must be a tuple of names of columns, but is {describe(values)}.")
+    return tuple(values)
+
+
 def several(values: Any, name: str, what: Sequence[str]) -> tuple[Any, ...]:
     """Return a tuple or list with as many parts as `what` names, as a tuple.
 

@@ -1,4 +1,4 @@
-"""`natgrad compare`: the methods of [KMH21] §3 on your own table of two classes.
+"""`natgrad compare`: the methods of [KMH21] §3 on your own table of classes.
 
 `config` holds the options, `fit` fits the separators, `result` summarizes them, `draw` draws them.
 """

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,17 @@ from torch import Tensor
 from natgrad._checks import dense, describe
 from natgrad._checks import path as as_path
 from natgrad.data._files import digest_of
-from natgrad.data.tables import Columns, Labeled, as_label, labeled, matching, read_columns
+from natgrad.data.tables import Columns, Table, as_label, prepare, read_columns
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.experiments._arguments import column, several
-from natgrad.experiments.compare.config import Data
+from natgrad.experiments.compare.config import Data, Prepared
 
 LABEL = "label"
 """The column of labels of a table in memory."""
+
+
+Rows = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
+"""Features, NaN where missing, and the index of each row's class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,46 +33,89 @@ class Loaded:
 
     Attributes:
         train: Training rows.
-        test: Test inputs and labels, if they are given separately.
+        test: Test rows, if they are given separately or held out.
         unlabeled: Further inputs, perhaps none.
-        notes: Sentences on what was left out.
+        notes: Sentences on what was left out of further tables.
     """
 
-    train: Labeled
-    test: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None
+    train: Table
+    test: Rows | None
     unlabeled: npt.NDArray[np.float64]
     notes: tuple[str, ...] = ()
 
 
-def gather(train: Labeled, test: Columns | None, unlabeled: Columns | None, label: str) -> Loaded:
-    """Return columns as tables of numbers."""
-    notes, judged, inputs = list(train.notes), None, np.empty((0, len(train.names)))
+def gather(
+    columns: Columns,
+    label: str,
+    how: Prepared,
+    *,
+    classes: Sequence[str] | None = None,
+    test: Columns | None = None,
+    unlabeled: Columns | None = None,
+) -> Loaded:
+    """Return columns as tables of numbers.
+
+    Raises:
+        InvalidInputError: If they cannot be used; the message says why.
+    """
+    train = prepare(
+        columns,
+        label,
+        classes=classes,
+        categories=how.categories,  # type: ignore[arg-type]
+        missing=how.missing,  # type: ignore[arg-type]
+        drop=how.drop,
+        keep=how.keep,
+    )
+    notes: list[str] = []
+    judged, inputs = None, np.empty((0, len(train.names)))
     if test is not None:
-        x, y, out = matching(test, train, label)
-        judged = (x, y)
+        if how.held_out is not None:
+            raise InvalidInputError("give test rows or held_out, not both.")
+        inputs_to_judge, labels, out = train.further(test, label)
+        judged = (inputs_to_judge, labels)
         if out:
             notes.append(f"{out} test rows lack a feature or a known label and were left out.")
+    elif how.held_out is not None:
+        train, judged = _hold_out(train, how.held_out, how.seed)
     if unlabeled is not None:
-        inputs, _, out = matching(unlabeled, train, None)
+        inputs, _, out = train.further(unlabeled, None)
         if out:
             notes.append(f"{out} unlabeled rows lack a feature and were left out.")
     return Loaded(train, judged, inputs, tuple(notes))
 
 
+def _hold_out(table: Table, share: float, seed: int) -> tuple[Table, Rows]:
+    """Divide a table into training and test rows, with the same share of every class."""
+    random = np.random.default_rng([seed, 1])
+    held = np.zeros(len(table.labels), dtype=bool)
+    for k, name in enumerate(table.classes):
+        rows = random.permutation(np.flatnonzero(table.labels == k))
+        many = round(share * len(rows))
+        if many < 1 or len(rows) - many < 2:
+            raise InvalidInputError(
+                f"held_out={share:g} takes {many} of {len(rows)} rows of class {name!r}, but at "
+                "least 1 row must be held out and 2 must stay."
+            )
+        held[rows[:many]] = True
+    rest = replace(table, x=table.x[~held], labels=table.labels[~held])
+    return rest, (table.x[held], table.labels[held])
+
+
 @lru_cache(maxsize=1)
-def load(data: Data) -> Loaded:
+def load(data: Data, how: Prepared) -> Loaded:
     """Read the tables.
 
     Raises:
         InvalidInputError: If they cannot be used; the message says why.
     """
-    train = labeled(_read(data.path, data.digest), data.label, classes=data.classes)
+    columns = _read(data.path, data.digest)
     test = unlabeled = None
     if data.test_path is not None:
         test = _read(data.test_path, data.test_digest)
     if data.unlabeled_path is not None:
         unlabeled = _read(data.unlabeled_path, data.unlabeled_digest)
-    return gather(train, test, unlabeled, data.label)
+    return gather(columns, data.label, how, classes=data.classes, test=test, unlabeled=unlabeled)
 
 
 def _read(path: str, digest: str | None) -> Columns:
@@ -83,7 +130,7 @@ def data_of(
     *,
     test: str | Path | None = None,
     unlabeled: str | Path | None = None,
-    classes: tuple[str, str] | None = None,
+    classes: tuple[str, ...] | None = None,
 ) -> Data:
     """Return tables in files with their hashes.
 
@@ -104,6 +151,7 @@ def data_of(
 def in_memory(
     x: Any,
     y: Any,
+    how: Prepared,
     *,
     test: Any = None,
     unlabeled: Any = None,
@@ -116,19 +164,23 @@ def in_memory(
         InvalidInputError: If they cannot be used; the message says why.
     """
     columns = _columns(x, names)
-    if classes is not None:
-        first, second = several(classes, "classes", ("a label", "another"))
-        classes = (first, second)
-    table = labeled(columns | {LABEL: _labels(y, columns)}, LABEL, classes=classes)
-    judged = None
+    if classes is not None and (not isinstance(classes, tuple | list) or len(classes) < 2):
+        raise DtypeError(f"classes must be a tuple of labels, but is {describe(classes)}.")
+    judged = inputs = None
     if test is not None:
         inputs_to_judge, labels = several(test, "test", ("features", "labels"))
         further = _columns(inputs_to_judge, _names_of(inputs_to_judge, columns))
         judged = further | {LABEL: _labels(labels, further)}
-    inputs = None
     if unlabeled is not None:
         inputs = _columns(unlabeled, _names_of(unlabeled, columns))
-    loaded = gather(table, judged, inputs, LABEL)
+    loaded = gather(
+        columns | {LABEL: _labels(y, columns)},
+        LABEL,
+        how,
+        classes=classes,
+        test=judged,
+        unlabeled=inputs,
+    )
     return Data(path="", digest=_digest(loaded), label=LABEL), loaded
 
 
@@ -146,7 +198,6 @@ def _columns(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
     """Return the columns of an array or a data frame."""
     if names is None and _is_frame(x):
         try:
-            # As with files, columns of text are left out later, with a note.
             found = {str(name): x[name].tolist() for name in x.columns}
         except Exception as error:  # it is not a data frame
             raise InvalidInputError(
@@ -207,8 +258,8 @@ def _labels(y: Any, columns: dict[str, Any]) -> list[str]:
 
 
 def _digest(loaded: Loaded) -> str:
-    hasher = hashlib.sha256()
-    train: Labeled = loaded.train
-    for array in (train.x, train.y, *(loaded.test or ()), loaded.unlabeled):
+    hasher = hashlib.sha256("\0".join((*loaded.train.names, *loaded.train.classes)).encode())
+    train = loaded.train
+    for array in (train.x, train.labels, *(loaded.test or ()), loaded.unlabeled):
         hasher.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return hasher.hexdigest()

@@ -1,8 +1,12 @@
 """Options of `natgrad.compare` and `natgrad compare`, declared once; importing them is cheap."""
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
-__all__ = ["OPTIONS", "RENAMED", "Choices", "Compare", "Data", "Prepared"]
+__all__ = ["KINDS", "OPTIONS", "RENAMED", "Choices", "Compare", "Data", "Prepared"]
+
+KINDS = ("separable", "quasi-separable", "not separable")
+"""Kinds of data, as `natgrad.limits.separability` names them."""
 
 _LARGEST_SCALE = 1e6  # products of larger factors overflow before they are fitted
 
@@ -24,9 +28,21 @@ class Choices:
     intercept: bool = True
     """Add a constant feature."""
     folds: int = 5
-    """Parts of the cross-validation, when no test table is given."""
+    """Parts of the cross-validation. With test rows it chooses only where to stop."""
+    held_out: float | None = None
+    """Share of rows to hold out once as test rows, instead of judging by the cross-validation."""
     seed: int = 0
-    """Seed of the cross-validation."""
+    """Seed of the held-out rows and of the cross-validation."""
+    categories: Literal["one-hot", "drop"] = "one-hot"
+    """Columns of text: one feature per level, or left out."""
+    missing: Literal["fill", "flag", "drop"] = "fill"
+    """Gaps in numbers: filled with medians, filled and flagged by a feature, or rows left out."""
+    drop: tuple[str, ...] = ()
+    """Columns to leave out."""
+    keep: tuple[str, ...] = ()
+    """Columns to keep that would be left out: constant, a copy, a row number, too many texts."""
+    class_weight: Literal["none", "balanced"] = "none"
+    """Whether every row counts equally, or every class."""
 
 
 OPTIONS = tuple(field.name for field in fields(Choices))
@@ -43,7 +59,7 @@ class Data:
     path: str
     digest: str
     label: str
-    classes: tuple[str, str] | None = None
+    classes: tuple[str, ...] | None = None
     test_path: str | None = None
     test_digest: str | None = None
     unlabeled_path: str | None = None
@@ -54,18 +70,19 @@ class Data:
 class Prepared:
     """How rows become inputs.
 
-    Attributes:
-        standardize: Center each feature and divide it by its standard deviation, both taken from
-            the training rows.
-        intercept: Put a constant feature of value 1 first.
-        folds: Number of parts of a cross-validation.
-        seed: Seed of the division into parts.
+    The fields are those of `Choices`.
     """
 
     standardize: bool = True
     intercept: bool = True
     folds: int = 5
+    held_out: float | None = None
     seed: int = 0
+    categories: str = "one-hot"
+    missing: str = "fill"
+    drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    class_weight: str = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +94,8 @@ class Compare(Choices):
 
     def __post_init__(self) -> None:
         """Refuse options that cannot be fitted."""
-        from natgrad._checks import flag, integer, number
-        from natgrad.experiments._arguments import DEEPEST, integers
+        from natgrad._checks import choice, flag, integer, number
+        from natgrad.experiments._arguments import DEEPEST, integers, texts
 
         checked = {
             "depths": integers(self.depths, "depths", low=1, high=DEEPEST),
@@ -91,7 +108,16 @@ class Compare(Choices):
             "intercept": flag(self.intercept, "intercept"),
             "folds": integer(self.folds, "folds", low=2),
             "seed": integer(self.seed, "seed", low=0),
+            "categories": choice(self.categories, "categories", ("one-hot", "drop")),
+            "missing": choice(self.missing, "missing", ("fill", "flag", "drop")),
+            "drop": texts(self.drop, "drop"),
+            "keep": texts(self.keep, "keep"),
+            "class_weight": choice(self.class_weight, "class_weight", ("none", "balanced")),
         }
+        if self.held_out is not None:
+            checked["held_out"] = number(
+                self.held_out, "held_out", low=0, low_open=True, high=1, high_open=True
+            )
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

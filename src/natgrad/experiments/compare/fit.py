@@ -1,7 +1,7 @@
 """Compare separators: fit every method to every part of a table, and judge the fits."""
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,14 @@ from natgrad._checks import refuse_unknown
 from natgrad._renamed import renamed
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.compare import _cells as cells
+from natgrad.experiments.compare._describe import add_plane, describe
+from natgrad.experiments.compare._judge import Held, judge, stop, telltale, twin_ceiling
 from natgrad.experiments.compare._tables import Loaded, data_of, in_memory, load
-from natgrad.experiments.compare.config import OPTIONS, RENAMED, Compare, Data
-from natgrad.experiments.compare.result import Comparison, comparison, notes
-from natgrad.fits import methods
+from natgrad.experiments.compare.config import OPTIONS, RENAMED, Compare, Data, Prepared
+from natgrad.experiments.compare.result import Comparison, comparison
+from natgrad.fits import PENALTIES, methods
 from natgrad.lab.arrays import Arrays
-from natgrad.lab.cell import Cell, Result
+from natgrad.lab.cell import Cell
 from natgrad.lab.claim import Claim
 from natgrad.lab.experiment import PRESETS, Experiment, Sweep, in_this_process
 
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["compare", "compute", "data_of", "experiment"]
-
-_Z = 1.959963984540054  # of a 95 % interval
 
 
 @renamed(**RENAMED)
@@ -37,23 +37,26 @@ def compare(
     test: tuple[Any, Any] | None = None,
     unlabeled: Any = None,
     names: Sequence[str] | None = None,
-    classes: tuple[str, str] | None = None,
+    classes: Sequence[Any] | None = None,
     **options: Any,
 ) -> Comparison:
     """Compare the separators that EGD at each depth, NGD and their limits find.
 
-    The data have two classes. They may be separable, quasi-separable, not separable or
-    rank-deficient; the result says which.
+    The data may be separable, quasi-separable, not separable or rank-deficient. The result says
+    which, and what that means for the methods. It can be printed, drawn (`plot`, `figure`), and is
+    shown as tables in notebooks.
 
     Args:
-        x: Features, `(n, d)`: an array, a tensor or a data frame. Rows with NaN are left out.
-        y: Labels, any two values.
+        x: Features, `(n, d)`: an array, a tensor or a data frame. Columns of text become one
+            feature per level, and gaps are filled.
+        y: Labels, two or more different values.
         test: Test features and labels; without them, accuracy is from cross-validation.
         unlabeled: Further inputs over which the population Fisher is averaged.
         names: Names of the features; by default those of a data frame, or numbers.
-        classes: The two labels to compare, if there are more; the second counts as +1.
+        classes: The labels to compare, if not all; of two, the second counts as +1.
         options: Fields of `natgrad.experiments.compare.config.Choices`: `depths`, `until`,
-            `natural_until`, `scale`, `standardize`, `intercept`, `folds`, `seed`.
+            `natural_until`, `scale`, `standardize`, `intercept`, `folds`, `held_out`, `seed`,
+            `categories`, `missing`, `drop`, `keep`, `class_weight`.
 
     Raises:
         InvalidInputError: If there is nothing to compare; the message says why.
@@ -63,9 +66,14 @@ def compare(
         >>> found = compare(x, ["a", "a", "a", "b", "b", "b"], depths=(1, 2), folds=2)
         >>> found.kind, found.accuracy["EGD L=1"]
         ('separable', 1.0)
+        >>> print(found.verdict[0][:54])
+        Separable: hyperplanes divide the rows of the two clas
     """
     refuse_unknown(options, OPTIONS, "compare")
-    data, loaded = in_memory(x, y, test=test, unlabeled=unlabeled, names=names, classes=classes)
+    how = Compare(data=Data(path="", digest="", label=""), **options).how
+    data, loaded = in_memory(
+        x, y, how, test=test, unlabeled=unlabeled, names=names, classes=classes
+    )
     config = experiment(data, **options).presets["quick"]
     return comparison(config, compute(config, in_this_process, loaded), loaded)
 
@@ -88,27 +96,31 @@ def experiment(data: Data, **options: Any) -> Experiment[Compare]:
         compute=compute,
         claims=claims,
         draw=draw,
-        departures=notes,
+        departures=told,
     )
 
 
 def compute(config: Compare, sweep: Sweep, given: Loaded | None = None) -> Arrays:
-    """Return accuracies, margins, angles and coefficients of all methods.
+    """Return accuracies, margins, angles, coefficients and paths of all methods.
 
     Args:
         config: How to compare.
         sweep: Runs the cells.
         given: The tables, if they are in memory; else they are read from the config's files.
     """
-    loaded = given or load(config.data)  # refuse bad tables here, not in a worker
+    loaded = given or load(config.data, config.how)  # refuse bad tables here, not in a worker
     splits = _splits(config, loaded)
+    how = replace(config.how, folds=max(len(splits), 2))
     names = methods(config.depths)
+    dials = {name: cells.dial(name, config.until, config.natural_until) for name in names}
+    paths = [*(name for name in names if dials[name] is not None), *PENALTIES]
+    judged = loaded.test is None  # by folds
     asked = {
         (fold, name): Cell(
             cells.separator,
             cells.Fit(
                 data=config.data,
-                how=config.how,
+                how=how,
                 method=name,
                 fold=fold,
                 until=config.until,
@@ -119,22 +131,36 @@ def compute(config: Compare, sweep: Sweep, given: Loaded | None = None) -> Array
             given,
         )
         for fold in (None, *splits)
-        for name in names
+        for name in (*names, *PENALTIES)
+        if fold is None or judged or name in paths
     }
-    which = cells.Kind(data=config.data, how=config.how)
+    which = cells.Kind(data=config.data, how=how)
     question = Cell(cells.kind, which, "kind of data", given)
     answer, *fits = sweep([question, *asked.values()], "fits")
     found = dict(zip(asked, fits, strict=True))
-    features = [*(["intercept"] if config.intercept else []), *loaded.train.names]
-    parts = [_part(fold) for fold in (None, *splits)]
-    folds = list(range(len(splits)))
-    arrays = Arrays(method=names, other=names, feature=features, fold=folds, part=parts)
-    _judge(arrays, found, names, splits)
-    _describe(arrays, found, names, config.intercept)
+    parts = [None, *splits] if judged else [None]
+    arrays = Arrays(
+        method=names,
+        other=names,
+        feature=[*(["intercept"] if config.intercept else []), *loaded.train.names],
+        fold=list(range(len(splits))),
+        part=[_part(fold) for fold in parts],
+        path=paths,
+        when=["stopped", "end"],
+        **{"class": loaded.train.classes},
+    )
+    held = _held(loaded, how, splits)
+    judge(arrays, found, names, held)
+    stop(arrays, found, held)
+    ends = [cells.dial(name, config.until, config.natural_until) for name in paths]
+    arrays.add("path_dial", np.stack([end for end in ends if end is not None]), "path", "step")
+    describe(arrays, found, names, config.intercept)
+    rows = cells.part(loaded, how, None)
+    add_plane(arrays, rows.x.numpy(), loaded.train.labels, config.intercept)
     for name, value in answer.items():
         arrays.add(name, value)
-    arrays.add("rows", len(loaded.train.y))
-    early = [[found[fold, name]["early"] for fold in (None, *splits)] for name in names]
+    _count(arrays, loaded)
+    early = [[found[fold, name]["early"] for fold in parts] for name in names]
     arrays.add("ended_early", early, "method", "part")
     return arrays
 
@@ -144,86 +170,46 @@ def _part(fold: int | None) -> str:
 
 
 def _splits(config: Compare, loaded: Loaded) -> list[int]:
+    """Return the folds: they judge all methods, or choose only where to stop."""
+    labels, classes = loaded.train.labels, loaded.train.classes
+    fewest = int(np.bincount(labels, minlength=len(classes)).min())
     if loaded.test is not None:
-        return []
-    fewest = min(int((loaded.train.y == value).sum()) for value in (-1, 1))
+        many = min(config.folds, fewest)
+        return list(range(many)) if many > 1 else []
     if fewest < config.folds:
         raise InvalidInputError(
             f"{config.folds} folds need as many rows of each class, but one has {fewest}. Give "
-            "fewer folds, or a test table."
+            "fewer folds, name the classes to use, or give a test table."
         )
     return list(range(config.folds))
 
 
-def _judge(
-    arrays: Arrays, found: dict[Any, Result], names: Sequence[str], splits: Sequence[int]
-) -> None:
-    """Add accuracy on held-out rows, with its interval, and its spread over folds."""
-    held: Sequence[int | None] = splits or [None]
-    rights = [[found[fold, name]["right"] for fold in held] for name in names]
-    pooled = [np.concatenate(right) for right in rights]
-    accuracy = np.array([right.mean() for right in pooled])
-    arrays.add("accuracy", accuracy, "method")
-    low, high = wilson(accuracy, len(pooled[0]))
-    arrays.add("accuracy_low", low, "method")
-    arrays.add("accuracy_high", high, "method")
-    arrays.add("judged_rows", len(pooled[0]))
-    if splits:
-        by_fold = np.array([[right.mean() for right in folds] for folds in rights])
-        arrays.add("fold_accuracy", by_fold, "method", "fold")
+def _held(loaded: Loaded, how: Prepared, splits: Sequence[int]) -> Held:
+    labels = loaded.train.labels
+    fold = cells.folds(labels, how)
+    by_fold = [labels[fold == k] for k in splits]
+    judged = np.concatenate(by_fold) if loaded.test is None else loaded.test[1]
+    parts = list(splits) if loaded.test is None else [None]
+    balanced = how.class_weight == "balanced"
+    return Held(parts, splits, judged, by_fold, len(loaded.train.classes), balanced)
 
 
-def wilson(share: npt.ArrayLike, n: int) -> tuple[Any, Any]:
-    """Return the 95 % confidence interval of a share of n (Wilson 1927).
-
-    Example:
-        >>> low, high = wilson(1.0, 20)
-        >>> round(float(low), 3), round(float(high), 3)
-        (0.839, 1.0)
-    """
-    p, z = np.asarray(share, dtype=np.float64), _Z
-    center = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return np.clip(center - half, 0, 1), np.clip(center + half, 0, 1)
+def _count(arrays: Arrays, loaded: Loaded) -> None:
+    """Add what the rows alone say."""
+    x, labels = loaded.train.x, loaded.train.labels
+    arrays.add("rows", len(labels))
+    arrays.add("class_rows", np.bincount(labels, minlength=len(loaded.train.classes)), "class")
+    arrays.add("twin_ceiling", twin_ceiling(np.nan_to_num(x, nan=np.inf), labels))
+    two = len(loaded.train.classes) == 2
+    arrays.add("telltale", telltale(x, labels) if two else np.zeros(x.shape[1], bool), "slope")
+    arrays.add("gaps", int(np.isnan(x).sum()))
 
 
-def _describe(
-    arrays: Arrays, found: dict[Any, Result], names: Sequence[str], intercept: bool
-) -> None:
-    """Add coefficients, angles and margins of the fits to all rows."""
-    fits = [found[None, name] for name in names]
-    beta = np.stack([fit["beta"] for fit in fits])
-    unit = np.stack([_unit(row) for row in beta])
-    cosine = np.clip(unit @ unit.T, -1, 1)
-    arrays.add("angle", np.degrees(np.arccos(cosine)), "method", "other")
-    arrays.add("coefficients", unit, "method", "feature")
-    for quantity in ("margin", "train_accuracy"):
-        arrays.add(quantity, np.stack([fit[quantity] for fit in fits]), "method")
-    arrays.add("features_used", [used(row[int(intercept) :]) for row in unit], "method")
-
-
-def _unit(beta: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return β/‖β‖ at any scale; NaN where β is zero or NaN."""
-    top = np.abs(beta).max()
-    if not 0 < top < math.inf:
-        return np.full_like(beta, math.nan)
-    scaled = beta / top  # whose squares neither vanish nor overflow
-    found: npt.NDArray[np.float64] = scaled / np.linalg.norm(scaled)
-    return found
-
-
-def used(beta: npt.NDArray[np.float64]) -> float:
-    """Return how many features carry 99 % of ‖β‖²; NaN where there is no β.
-
-    Example:
-        >>> used(np.array([0.0, 1.0, 0.001, -1.0]))
-        2.0
-    """
-    if not np.isfinite(beta).all():
-        return math.nan
-    squares = np.sort(beta**2)[::-1]
-    total = squares.sum()
-    return float(np.searchsorted(squares.cumsum(), 0.99 * total) + 1) if total else 0.0
+def told(config: Compare, arrays: Arrays) -> Sequence[str]:
+    """Return the verdict, what was done to the data, and notes, for the report."""
+    found = comparison(config, arrays)
+    done = [f"Done to the data: {step}." for step in found.steps]
+    return [*found.verdict, *done, *found.notes]
 
 
 def claims(config: Compare, arrays: Arrays) -> Sequence[Claim]:
@@ -232,7 +218,7 @@ def claims(config: Compare, arrays: Arrays) -> Sequence[Claim]:
 
 
 def draw(config: Compare, arrays: Arrays) -> "Figure":
-    """Return accuracies, angles and coefficients."""
+    """Return the data with every separator, coefficients, paths, accuracy and calibration."""
     from natgrad.experiments.compare.draw import picture
 
     return picture(arrays)

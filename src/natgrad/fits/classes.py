@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from natgrad._checks import integer, tensor
-from natgrad._named import named
 from natgrad.errors import ConvergenceError, InvalidInputError, LabelError
 from natgrad.fits.penalties import fit_penalty
 from natgrad.fits.separators import Separator, fit_separator
@@ -23,7 +22,6 @@ _JOINT = {"ℓ2 max margin": 2, "ℓ1 max margin": 1}
 _POWERS = {"ℓ2 penalty": 2, "ℓ1 penalty": 1}
 
 
-@named
 def fit_classes(
     method: str,
     x: Tensor,
@@ -106,7 +104,6 @@ def fit_classes(
     )
 
 
-@named
 def predicted(scores: Tensor) -> Tensor:
     """Return the index of the class with the largest score; one column is that of the second.
 
@@ -122,7 +119,6 @@ def predicted(scores: Tensor) -> Tensor:
     return found
 
 
-@named
 def log_probabilities(scores: Tensor) -> Tensor:
     """Return the logarithms of the classes' probabilities, `(…, classes)`.
 
@@ -139,7 +135,6 @@ def log_probabilities(scores: Tensor) -> Tensor:
     return torch.log_softmax(logsigmoid(scores), dim=-1)
 
 
-@named
 def balanced_rows(labels: Tensor, classes: int) -> Tensor:
     """Return indices of rows, repeated so that all classes have about equally many.
 

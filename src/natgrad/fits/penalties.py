@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from natgrad._checks import integer, tensor
-from natgrad._named import named
 from natgrad.errors import InvalidInputError, LabelError
 
 __all__ = ["fit_penalty"]
@@ -20,7 +19,6 @@ _INNER = 400  # steps of the proximal method on one quadratic
 _ACCURATE = 1e-7  # largest violation of optimality, relative to the gradient at zero
 
 
-@named
 def fit_penalty(
     p: Literal[1, 2], x: Tensor, y: Tensor, strengths: Tensor, *, free: int = 0
 ) -> Tensor:

@@ -19,7 +19,11 @@ Velocity = Callable[[Vector], Vector]
 
 _NEGLIGIBLE = 35.0  # e^{−35} is below the rounding error of one
 _GAP = 20.0
-_MOST_STEPS = 20_000
+_MOST_STEPS = 3_000
+
+
+class _EndedError(Exception):
+    """The direction vanishes, or is not finite."""
 
 
 def arc_path(
@@ -34,13 +38,20 @@ def arc_path(
     """
 
     def unit(s: float, b: Vector) -> Vector:
-        v = velocity(b)
-        return v / np.linalg.norm(v)
+        with np.errstate(all="ignore"):  # what is not finite ends the path
+            v = velocity(b)
+            size = float(np.linalg.norm(v))
+        if not 0 < size < np.inf:
+            raise _EndedError
+        return v / size
 
     stepper = LSODA(unit, 0.0, start, lengths[-1], rtol=rtol, atol=rtol, min_step=0.0)
     found: list[Vector] = []
     for _ in range(_MOST_STEPS):
-        stepper.step()
+        try:
+            stepper.step()
+        except (_EndedError, np.linalg.LinAlgError):
+            break
         if stepper.status == "failed":
             break
         done, dense = stepper.status == "finished", stepper.dense_output()

@@ -1,0 +1,1 @@
+"""Damping that follows the loss: which face of the feasible set natural flow ends on."""

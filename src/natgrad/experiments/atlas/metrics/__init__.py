@@ -1,0 +1,1 @@
+"""Other metrics: K-FAC, diagonal and population Fisher, Wasserstein."""

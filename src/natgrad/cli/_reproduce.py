@@ -3,10 +3,12 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
+from rich.text import Text
 
 from natgrad.cli._claims import print_report
 from natgrad.cli._console import complain, to_json
@@ -70,7 +72,7 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any]
         raise
     if one is not None:
         return found.run, [(one, found.figure)]
-    by_default = names() if found.run.all else names_by_default()
+    by_default = names_by_default(every=found.run.all)
     chosen = [experiment(name) for name in found.run.figures or by_default]
     return found.run, [(each, each.presets[preset]) for each in chosen]
 
@@ -97,6 +99,17 @@ def _take_figures(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(leading)), rest
 
 
+def _point_at(console: Console, first: Experiment[Any], out: Path, page: Path, left: int) -> None:
+    """Print the story of the first figure and where to see it, while the others are computed."""
+    console.print()
+    console.print(Text(first.story))
+    console.print(f"Its picture is {out / first.folder / 'figure.png'}", soft_wrap=True)
+    console.print(
+        f"{left} more figures follow. Open {page} now: it grows as they are finished.",
+        soft_wrap=True,
+    )
+
+
 def execute(
     options: Options, chosen: Sequence[tuple[Experiment[Any], Any]], sweeper: MakeSweeper
 ) -> int:
@@ -107,7 +120,7 @@ def execute(
     reports: list[dict[str, Any]] = []
     failures: list[Failure] = []
     console = Console(highlight=False, stderr=options.json)
-    for each, config in chosen:
+    for place, (each, config) in enumerate(chosen):
         try:
             request = Request(each, options.preset, config)
             reports.append(run(request, options.out, sweeper()))
@@ -115,7 +128,9 @@ def execute(
             failures += error.failures
         else:
             print_report(console, reports[-1])
-    page = write_report(options.out)
+        page = write_report(options.out)  # after each figure, so that there is something to look at
+        if place == 0 and len(chosen) > 1 and reports:
+            _point_at(console, each, options.out, page, len(chosen) - 1)
     if options.json:
         failed = [failure.to_json() for failure in failures]
         print(to_json({"reports": reports, "failures": failed, "page": str(page)}))

@@ -13,7 +13,8 @@ __all__ = ["expand", "experiment", "experiments", "names", "names_by_default", "
 
 _TABLE = "natgrad.experiments"
 """Module whose `FIGURES` gives the module of each figure, and `BY_DEFAULT` the groups that run
-without being named. Named here, imported on demand."""
+without being named, and `FIRST` the figure that runs before all others. Named here, imported on
+demand."""
 
 
 class _Experiments(MutableMapping[str, Experiment[Any]]):
@@ -74,19 +75,23 @@ def names() -> list[str]:
     return sorted(_EXPERIMENTS)
 
 
-def names_by_default() -> list[str]:
-    """Return the figures that run if none is named: the papers' own, and registered ones.
+def names_by_default(every: bool = False) -> list[str]:
+    """Return the figures that run if none is named, in the order in which they run.
+
+    Args:
+        every: Return all figures; by default the papers' own, and registered ones.
 
     Example:
-        >>> "kmh21/fig1" in names_by_default(), "pinn/poisson" in names_by_default()
-        (True, False)
+        >>> names_by_default()[0], "pinn/poisson" in names_by_default()
+        ('kmh21/fig2', False)
     """
     table = import_module(_TABLE)
-    return [
+    wanted = [
         name
         for name in names()
-        if name not in table.FIGURES or name.partition("/")[0] in table.BY_DEFAULT
+        if every or name not in table.FIGURES or name.partition("/")[0] in table.BY_DEFAULT
     ]
+    return sorted(wanted, key=lambda name: name != table.FIRST)
 
 
 def expand(name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Write the gallery: every figure with its story and the command that makes it.
 
-Pictures are those of the folder `runs`, which `make reproduce` fills; a figure that was not made
-yet is shown without one.
+Pictures are those of the folder `runs`, which `make reproduce` fills. A figure that was not made
+yet is shown by the small picture that `_pictures.py` keeps in `_static/figures`.
 """
 
 import shutil
@@ -11,6 +11,10 @@ from typing import Any
 from natgrad.lab.experiment import PRESETS, Experiment
 from natgrad.lab.registry import experiments
 
+KEPT = Path(__file__).parent / "_static" / "figures"
+SMOKE = {"pinn/burgers", "pinn/allen_cahn", "pinn/poisson5d"}
+"""Figures whose kept picture is of the smoke preset, because the others take minutes."""
+
 
 def write(folder: Path, runs: Path) -> None:
     """Write `index.rst` and copy the pictures that are there."""
@@ -19,24 +23,33 @@ def write(folder: Path, runs: Path) -> None:
         "Figures",
         "=======",
         "",
-        "Every figure, what it shows, and the command that makes it. ``make reproduce`` makes "
-        "those of the two papers, and ``make docs`` then shows them here.",
+        "Every figure, what it shows, and the command that makes it. The pictures are small copies "
+        "of runs with the quick preset, unless said otherwise. After ``make reproduce``, ``make "
+        "docs`` shows your own.",
         "",
     ]
     for experiment in experiments():
-        picture = runs / experiment.folder / "figure.svg"
-        target = folder / f"{experiment.folder}.svg"
-        target.unlink(missing_ok=True)
-        if picture.is_file():
-            shutil.copyfile(picture, target)
-        parts += _entry(experiment, picture.is_file())
+        own, kept = runs / experiment.folder / "figure.svg", KEPT / f"{experiment.folder}.png"
+        found = next((path for path in (own, kept) if path.is_file()), None)
+        for old in folder.glob(f"{experiment.folder}.*"):
+            old.unlink()
+        if found is not None:
+            shutil.copyfile(found, folder / f"{experiment.folder}{found.suffix}")
+        parts += _entry(experiment, found.suffix if found else "")
     (folder / "index.rst").write_text("\n".join(parts))
 
 
-def _entry(experiment: Experiment[Any], pictured: bool) -> list[str]:
+def _entry(experiment: Experiment[Any], suffix: str) -> list[str]:
     title = experiment.title[0].upper() + experiment.title[1:]
-    picture = [f".. figure:: {experiment.folder}.svg", f"   :alt: {title}", "   :class: paper", ""]
+    picture = [
+        f".. figure:: {experiment.folder}{suffix}",
+        f"   :alt: {title}",
+        "   :class: paper",
+        "",
+    ]
     minutes = ", ".join(f"{preset} {experiment.minutes[preset]:g}" for preset in PRESETS)
+    if suffix == ".png" and experiment.name in SMOKE:
+        picture[-1:] = ["", "   The smoke preset: a few steps only.", ""]
     return [
         f".. _figure-{experiment.folder}:",
         "",
@@ -45,7 +58,7 @@ def _entry(experiment: Experiment[Any], pictured: bool) -> list[str]:
         "",
         experiment.story,
         "",
-        *(picture if pictured else []),
+        *(picture if suffix else []),
         ".. code-block:: text",
         "",
         f"   natgrad reproduce {experiment.name}",

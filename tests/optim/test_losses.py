@@ -300,14 +300,34 @@ def test_custom_products_are_the_second_derivative_or_squares():
     u = randn(5, 3, seed=3)
     exact = u / torch.cosh(output - y) ** 2
     assert_near(likelihood.fisher_product(rows.detach(), u), exact, 1e-10)
-    errors = torch.tanh(output - y)
-    assert_near(likelihood.sampled_errors(rows.detach()), errors, 1e-10)
+    drawn = likelihood.sampled_errors(rows.detach())
+    assert_near(drawn.square(), 1 / torch.cosh(output - y) ** 2, 1e-10)
     assert_near(likelihood(rows, y), loss, 1e-12)
     # An absolute error has no second derivative.
     likelihood, rows, _ = heard(Loss(lambda f, y: (f - y).abs().sum(1).mean()), output, y)
     sign = torch.sign(output - y)
     squares = sign * (sign * u).sum(1, keepdim=True)
     assert_near(likelihood.fisher_product(rows.detach(), u), squares, 1e-10)
+    assert_near(likelihood.sampled_errors(rows.detach()), sign, 1e-10)
+
+
+def test_errors_of_a_custom_loss_have_its_second_derivative_as_second_moment():
+    """Its absolute value, for every sample, against a dense Hessian; the loss is not convex."""
+
+    def loss(f: Tensor, y: Tensor) -> Tensor:
+        return (torch.cos(f[:, 0] * f[:, 1]) + f[:, 2] ** 2 * f[:, 0] + (f * y).sum(1)).mean()
+
+    output, y, times = randn(4, 3, seed=1), randn(4, 3, seed=2), 10_000
+    many = output.repeat_interleave(times, 0).requires_grad_()
+    likelihood, rows, _ = heard(Loss(loss), many, y.repeat_interleave(times, 0))
+    draws = likelihood.sampled_errors(rows, generator=generator(3)).reshape(4, times, 3)
+    moment = torch.einsum("nsi,nsj->nij", draws, draws) / times
+    whole = torch.autograd.functional.hessian(lambda f: 4 * loss(f, y), output)
+    for n in range(4):
+        values, vectors = torch.linalg.eigh(whole[n, :, n])
+        assert values.min() < 0
+        wanted = vectors @ torch.diag(values.abs()) @ vectors.mT
+        assert_near(moment[n], wanted, 0.05)
 
 
 def test_several_criteria_are_added():

@@ -16,14 +16,19 @@ from natgrad.likelihoods.base import flatten_outputs
 
 __all__ = ["Loss"]
 
+# Largest number of outputs per sample whose second derivative is computed: one backward pass
+# through the loss for each of them.
+_FEW = 64
+
 
 @options
 class Loss(Module):
     """A criterion made from a function of outputs and labels, so that `NGD` can see its calls.
 
-    The loss may take any number of tensors. It is not treated as a log-likelihood: its own errors
-    stand in for errors sampled from the model (the "empirical Fisher"), and the length of a step
-    comes from the second derivative of the loss in the outputs.
+    The loss may take any number of tensors. It is not treated as a log-likelihood: the absolute
+    value of its second derivative in the outputs of each sample stands in for the Fisher (the
+    Gauss–Newton matrix, if the loss is convex). If a sample has more than 64 outputs, the squared
+    errors of the loss stand in for it.
 
     Args:
         function: Returns the loss, a tensor with one number.
@@ -91,7 +96,32 @@ class CustomLoss(Likelihood):
         raise UnsupportedError("labels cannot be drawn from a custom loss.")
 
     def _sampled_errors(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
-        return self._errors[: len(output)].to(output)
+        """Return |H|^½ s with random signs s; its second moment is |H|, the second derivative."""
+        bend = self._bend(output) if output.shape[1] <= _FEW else None
+        if bend is None:
+            return self._errors[: len(output)].to(output)
+        values, vectors = torch.linalg.eigh(bend)
+        drawn = torch.randint(0, 2, values.shape, generator=generator, device=values.device)
+        signed = values.abs().sqrt() * (2 * drawn - 1)
+        errors: Tensor = (vectors @ signed[:, :, None])[:, :, 0]
+        return errors.to(output)
+
+    def _bend(self, f: Tensor) -> Tensor | None:
+        """Return the second derivative of every sample's loss; None if it vanishes or overflows."""
+        with torch.enable_grad():
+            leaf = f.detach().requires_grad_()
+            (first,) = torch.autograd.grad(self._loss(leaf), leaf, create_graph=True)
+            if not first.requires_grad:
+                return None
+            rows = [
+                torch.autograd.grad(
+                    first[:, i].sum(), leaf, retain_graph=True, materialize_grads=True
+                )[0]
+                for i in range(f.shape[1])
+            ]
+        found = torch.stack(rows, 1) / self.scale(len(f))
+        usable = bool(found.isfinite().all()) and bool(found.any())
+        return (found + found.mT) / 2 if usable else None
 
     def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
         """Return the second derivative times u, or the squared errors if that is negative."""

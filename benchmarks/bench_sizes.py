@@ -8,23 +8,30 @@ model, its gradients and the data.
     python benchmarks/bench_sizes.py            the 10M models and a vocabulary of 50 257, 5 minutes
     python benchmarks/bench_sizes.py --all      the 85M GPT, too
     python benchmarks/bench_sizes.py mlp-10M    one of them
+    python benchmarks/bench_sizes.py small      what `diagnose` predicts for the nine small networks
 """
 
 import argparse
 import copy
 import gc
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 from harness import Row, show
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from natgrad.optim import NGD
+from natgrad.optim import NGD, Diagnosis, diagnose
 from natgrad.optim import statistics as step_statistics
+from natgrad.optim._trial import held_bytes
+
+sys.path.append(str(Path(__file__).parents[1]))
+from tests.optim.zoo import TASKS as ZOO
 
 FASTER, LIGHTER, SHORT = 2.5, 16.0, 10.0
 
@@ -165,10 +172,52 @@ class Run:
         return held(set()) - before
 
 
+def predicted(label: str, foreseen: Diagnosis, seconds: float, held: float) -> list[Row]:
+    """Return what `diagnose` said before training over what was found."""
+    pairs = {
+        "seconds": (foreseen.seconds, seconds),
+        "bytes": (foreseen.bytes_per_parameter, held),
+    }
+    return [
+        Row(
+            f"{label}: {what} that diagnose predicts / found",
+            before / after,
+            "",
+            "0.8 to 1.25",
+            0.8 <= before / after <= 1.25,
+        )
+        for what, (before, after) in pairs.items()
+    ]
+
+
+def small(name: str) -> list[Row]:
+    """Return the predictions for one of the nine small networks of the tests."""
+    torch.manual_seed(0)
+    task = ZOO[name]()
+    rows = torch.arange(task.batch)
+    foreseen = diagnose(task.model, task.criterion, loss=lambda: task.loss(rows))
+    optimizer = NGD(task.model, task.criterion)
+    for step in range(18 + 48):
+        if step == 18:
+            start = time.process_time()
+        loss = task.loss(torch.randint(0, task.n, (task.batch,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    seconds = (time.process_time() - start) / 48
+    held = held_bytes(optimizer.state_dict()["natural"]) / foreseen.parameters
+    return predicted(name, foreseen, seconds, held)
+
+
 def measure(name: str, **options: object) -> list[Row]:
     torch.manual_seed(0)
     task = TASKS[name]()
     count = sum(p.numel() for p in task.model.parameters())
+    x, y = task.batches[0]
+    criterion = nn.CrossEntropyLoss()
+    foreseen = None
+    if not options:
+        foreseen = diagnose(task.model, criterion, loss=lambda: criterion(task.model(x), y))
     runs: list[Run] = []
     state: list[float] = []
     for make in (
@@ -202,19 +251,26 @@ def measure(name: str, **options: object) -> list[Row]:
     )
     ratio, bound = ours.seconds / adam.seconds, SHORT if options else LIGHTER
     label = f"{name}{' ' if options else ''}{', '.join(f'{k}={v}' for k, v in options.items())}"
+    found = ours.seconds / steps, state[1]
+    rows = [] if foreseen is None else predicted(label, foreseen, *found)
     return [
         Row(f"{label}: NGD step / AdamW step", ratio, "", f"≤ {FASTER}", ratio <= FASTER, detail),
         Row(f"{label}: bytes a parameter", state[1], "B", f"≤ {bound:g}", state[1] <= bound),
         Row(f"{label}: AdamW's", state[0], "B", "", None),
+        *rows,
     ]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*", choices=[[], *TASKS], default=[])
+    parser.add_argument("names", nargs="*", choices=[[], "small", *TASKS], default=[])
     parser.add_argument("--all", action="store_true")
     given = parser.parse_args()
     step_statistics.clock = time.process_time
-    for each in given.names or [n for n in TASKS if given.all or n not in LONG]:
+    for each in given.names or ["small", *(n for n in TASKS if given.all or n not in LONG)]:
+        if each == "small":
+            for task in ZOO:
+                show(small(task))
+            continue
         show(measure(each))
         show(measure(each, state_dtype=torch.bfloat16))

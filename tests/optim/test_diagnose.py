@@ -5,9 +5,12 @@ import torch
 from torch.nn import LSTM, Linear, Module, Sequential
 
 from natgrad import Categorical, Gaussian
+from natgrad.errors import InvalidInputError
 from natgrad.optim import NGD, Quadratic, StepStatistics, diagnose
+from natgrad.optim._trial import held_bytes
 from tests.helpers import randn
 from tests.optim.nets import Scale, mlp, seeded, train, weights_of
+from tests.optim.zoo import TASKS
 
 
 def test_it_names_layers_and_what_is_left_out():
@@ -51,11 +54,40 @@ def test_bytes_are_those_of_the_state():
             return state.nbytes
         return sum(map(count, state.values())) if isinstance(state, dict) else 0
 
-    layers = optimizer.state_dict()["natural"]["preconditioner"]["layers"]
-    assert found.state_bytes == count(layers)
-    # Two factors and their inverses, four bytes each number.
-    assert found.state_bytes == 4 * 2 * (4**2 + 8**2 + 9**2 + 3**2)
+    state = optimizer.state_dict()["natural"]
+    assert found.state_bytes == count({k: v for k, v in state.items() if k != "generator"})
+    # Two factors and their inverses; the average of gradients and the last step; four bytes each.
+    factors = 2 * (4**2 + 8**2 + 9**2 + 3**2)
+    assert sum(layer.state_bytes for layer in found.layers) == 4 * factors
+    assert found.state_bytes == 4 * (factors + 2 * found.parameters)
     assert found.bytes_per_parameter == found.state_bytes / found.parameters
+
+
+@pytest.mark.parametrize("name", ["translator", "vae", "heads", "recommender", "resnet"])
+def test_bytes_are_those_after_training_whatever_the_loss(name):
+    """The loss of the user's own loop; weights, buffers and random numbers stay as they are."""
+    torch.manual_seed(0)
+    task = TASKS[name]()
+    rows = torch.arange(task.batch)
+    before = [t.clone() for t in task.model.state_dict().values()]
+    state = torch.random.get_rng_state()
+    found = diagnose(task.model, task.criterion, loss=lambda: task.loss(rows))
+    assert all(map(torch.equal, before, task.model.state_dict().values()))
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert 0 < found.plain < found.seconds
+    optimizer = NGD(task.model, task.criterion)
+    task.steps = 8
+    task.train(optimizer)
+    assert found.state_bytes == held_bytes(optimizer.state_dict()["natural"])
+
+
+def test_x_and_loss_exclude_each_other():
+    model = mlp(2, 3, 1)
+    for given in ({}, {"x": torch.ones(3, 2), "loss": lambda: None}):
+        with pytest.raises(InvalidInputError, match="either x"):
+            diagnose(model, Gaussian(), **given)
+    with pytest.raises(InvalidInputError, match="one number to differentiate"):
+        diagnose(model, Gaussian(), loss=lambda: None)
 
 
 class Recurrent(Module):

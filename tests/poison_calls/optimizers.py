@@ -1,5 +1,7 @@
 """Valid calls of the optimizers."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -53,6 +55,16 @@ def _ngd() -> Call:
 
 
 TABLE["natgrad.NGD"] = _ngd
+
+
+def _with_a_loss(model: torch.nn.Module, criterion: ng.Gaussian) -> dict[str, Any]:
+    def loss() -> torch.Tensor:
+        found = model(x())
+        return criterion(found, torch.zeros_like(found))
+
+    return {"model": model, "likelihood": criterion, "loss": loss}
+
+
 _NGD_OPTIONS = lambda: (  # noqa: E731
     {
         "lr": 1.0,
@@ -142,6 +154,11 @@ add(
         "x": x(),
         "factors": optim.Factors(),
     },
+)
+add(
+    "natgrad.diagnose with a loss",
+    ng.diagnose,
+    lambda: _with_a_loss(module(), ng.Gaussian()),
 )
 add(
     "natgrad.optim.Adaptive",

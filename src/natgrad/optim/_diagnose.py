@@ -1,6 +1,7 @@
 """A report on a model before training: layers, conditioning, memory, cost."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from natgrad._checks import ALL_FLOATS, dense, describe, require_finite
+from natgrad._checks import ALL_FLOATS, dense, describe, function, require_finite
 from natgrad._named import named
 from natgrad.errors import DtypeError, InvalidInputError, NatgradError, ShapeError
 from natgrad.optim._arguments import trainable
+from natgrad.optim._capture.batch import Call
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._core import as_factors
 from natgrad.optim._criteria.observed import Criterion, observed
@@ -19,6 +21,7 @@ from natgrad.optim._curvature.block import BlockDiagonal
 from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._curvature.kronecker import KroneckerBlock
 from natgrad.optim._layers.coverage import UncoveredWarning
+from natgrad.optim._trial import held_bytes, trial, untouched
 from natgrad.optim.preconditioner import Preconditioner
 
 # Exact steps pay off if the number of outputs or of parameters is at most this;
@@ -62,8 +65,11 @@ class Diagnosis:
         layers: Layers with blocks of the Fisher.
         uncovered: Parameters without a block, and why.
         parameters: Number of trainable parameters.
-        state_bytes: Memory of all factors and inverses.
+        state_bytes: Memory that `NGD` will hold: factors, inverses, averages, the last step.
         bytes_per_parameter: The same per parameter.
+        seconds: What a step of `NGD` will take with this batch, forward and backward included: an
+            average over a refresh period.
+        plain: What forward and backward take without an optimizer.
         refresh: Multiplications of a refresh, divided by those of a forward and backward pass.
         recommends: `"GaussNewton"` if x is all of the data and either it has few outputs in total
             or the model few parameters, else `"NGD"`; docs/gauss_newton.md has the measurements.
@@ -80,6 +86,8 @@ class Diagnosis:
     parameters: int
     state_bytes: int
     bytes_per_parameter: float
+    seconds: float
+    plain: float
     refresh: float
     recommends: str
 
@@ -93,13 +101,13 @@ class Diagnosis:
                 f"{r.name:<20} {r.kind:<12} {size:<14} {r.inputs:>9.1e} {r.errors:>8.1e}  "
                 f"{r.products:.2f}"
             )
-        lines += [f"{name}: plain gradient steps ({why})" for name, why in self.uncovered.items()]
+        lines += [f"{name}: Adam's steps ({why})" for name, why in self.uncovered.items()]
         if self.recommends == "GaussNewton":
             lines.append("if this is all of the data, GaussNewton takes exact steps at little cost")
         lines.append(
-            f"{self.parameters} parameters, {self.bytes_per_parameter:.1f} bytes of factors and "
-            f"inverses each; a refresh multiplies {self.refresh:.2f} times as much as forward and "
-            "backward"
+            f"{self.parameters} parameters, {self.bytes_per_parameter:.1f} bytes of state each "
+            f"({self.state_bytes / 1e6:.1f} MB); a step will take {1e3 * self.seconds:.3g} ms, "
+            f"{self.seconds / self.plain:.2f} times forward and backward"
         )
         return "\n".join(lines)
 
@@ -108,19 +116,23 @@ class Diagnosis:
 def diagnose(
     model: Module,
     likelihood: Criterion,
-    x: Tensor,
+    x: Tensor | None = None,
     *,
+    loss: Callable[[], Tensor] | None = None,
     factors: Factors | None = None,
 ) -> Diagnosis:
     """Report which layers are covered, how their factors are conditioned, and what a step costs.
 
-    Runs the model forward and backward once. It needs inputs only, because labels are drawn from
-    the model. Weights and gradients do not change.
+    Takes at least four steps of `NGD` on this batch and undoes them, to measure what training will
+    take. Weights, buffers and gradients do not change. A batch of inputs is enough,
+    because labels are drawn from the model. If the model takes several arguments, or what comes
+    between model and criterion matters, pass `loss` instead.
 
     Args:
         model: The model, in training mode.
-        likelihood: The criterion. A custom loss is treated as squared error.
+        likelihood: The criterion. Without `loss`, a custom one is treated as squared error.
         x: A batch of inputs.
+        loss: Computes the loss of a batch, as in your loop: `lambda: criterion(model(x), y)`.
         factors: How the factors are estimated.
 
     Raises:
@@ -136,45 +148,57 @@ def diagnose(
         (['0', '2'], ['1.parametrizations.weight.original'])
     """
     trainable(model, likelihood)
-    base = observed(likelihood).base
-    _check_inputs(model, x)
-    held = [p.grad for p in model.parameters()]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UncoveredWarning)
-        wanted = replace(as_factors(factors), keep=True)
-        precondition = Preconditioner(model, base, factors=wanted)
-        try:
-            for p in model.parameters():
-                p.grad = None
-            with torch.enable_grad():
-                output = _outputs(model, x)
-                y = base.sample(output.detach(), generator=torch.Generator(output.device))
-                torch.autograd.backward([base(output, y)])
-            precondition()
-        finally:
-            precondition.remove()
-            for p, grad in zip(model.parameters(), held, strict=True):
-                p.grad = grad
+    if (x is None) == (loss is None):
+        raise InvalidInputError("pass either x, a batch of inputs, or loss, a function.")
+    if not model.training:
+        raise InvalidInputError("the model must be in training mode: call model.train() before.")
+    if loss is not None:
+        function(loss, "loss")
+    wanted = replace(as_factors(factors), keep=True)
+    criterion = likelihood if loss is not None else observed(likelihood).base
+    compute = _sampled(model, criterion, x) if loss is None else loss
+    with untouched(model) as restore, torch.enable_grad():
+        cost = trial(model, criterion, compute, wanted, restore)
+        precondition, call = _preconditioned(model, criterion, compute, wanted)
     core = precondition._core
     assert isinstance(core.preconditioner, BlockDiagonal)
     blocks = core.preconditioner.blocks.values()
-    layers = [_report(block, len(x)) for block in blocks if isinstance(block, KroneckerBlock)]
+    layers = [_report(block, call.n) for block in blocks if isinstance(block, KroneckerBlock)]
     count = sum(p.numel() for p in core.model.parameters() if p.requires_grad)
-    total = sum(r.state_bytes for r in layers)
     plain = sum(_plain_cost(r) for r in layers)
     spent = sum(r.products * _plain_cost(r) for r in layers)
     return Diagnosis(
         layers=layers,
         uncovered=core.capture.gather.coverage.reasons,
         parameters=count,
-        state_bytes=total,
-        bytes_per_parameter=total / count,
+        state_bytes=cost.state_bytes,
+        bytes_per_parameter=cost.state_bytes / count,
+        seconds=cost.seconds,
+        plain=cost.plain,
         refresh=spent / plain if plain else 0.0,
-        recommends="GaussNewton" if min(output.numel(), count) <= _EXACT else "NGD",
+        recommends="GaussNewton" if min(call.output.numel(), count) <= _EXACT else "NGD",
     )
 
 
-def _check_inputs(model: Module, x: Any) -> None:
+def _preconditioned(
+    model: Module, criterion: Criterion, loss: Callable[[], Tensor], factors: Factors
+) -> tuple[Preconditioner, Call]:
+    """Return factors of one batch, and the call of the criterion that gave them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncoveredWarning)
+        precondition = Preconditioner(model, criterion, factors=factors)
+    try:
+        torch.autograd.backward([loss()])
+        batch = precondition._core.capture.batch(precondition._core.world)
+        precondition._core.preconditioner.update(batch, precondition._core.likelihood)
+        precondition._core.preconditioner.refresh(precondition.damping)
+    finally:
+        precondition.remove()
+    return precondition, batch.largest
+
+
+def _sampled(model: Module, base: Any, x: Any) -> Callable[[], Tensor]:
+    """Return what computes a loss with labels that are drawn from the model."""
     dense(x, "x")
     if x.ndim == 0 or x.numel() == 0:
         raise ShapeError(f"x must be a batch of inputs, but has shape {tuple(x.shape)}.")
@@ -182,8 +206,14 @@ def _check_inputs(model: Module, x: Any) -> None:
         raise DtypeError(f"x must be in half precision or wider, but is {x.dtype}; try .float().")
     if x.is_floating_point() or x.is_complex():
         require_finite(x, "x")
-    if not model.training:
-        raise InvalidInputError("the model must be in training mode: call model.train() before.")
+
+    def compute() -> Tensor:
+        output = _outputs(model, x)
+        y = base.sample(output.detach(), generator=torch.Generator(output.device))
+        found: Tensor = base(output, y)
+        return found
+
+    return compute
 
 
 def _outputs(model: Module, x: Tensor) -> Tensor:
@@ -229,7 +259,7 @@ def _report(block: KroneckerBlock, batch: int) -> LayerReport:
         errors=errors,
         input_rank=input_rank,
         error_rank=error_rank,
-        state_bytes=_bytes(state),
+        state_bytes=held_bytes(state),
         products=refresh / (3 * batch * n_in * n_out),
     )
 
@@ -241,10 +271,3 @@ def _condition(matrix: Tensor) -> tuple[float, int]:
     eps = torch.finfo(matrix.dtype).eps * matrix.shape[-1]
     kept = values[values > eps * values.max()]
     return (float(kept.max() / kept.min()), len(kept)) if len(kept) else (1.0, 0)
-
-
-def _bytes(state: object) -> int:
-    """Return the memory of all tensors in a nested state."""
-    if isinstance(state, Tensor):
-        return state.numel() * state.element_size()
-    return sum(_bytes(value) for value in state.values()) if isinstance(state, dict) else 0

@@ -273,4 +273,4 @@ if __name__ == "__main__":
                 show(small(task))
             continue
         show(measure(each))
-        show(measure(each, state_dtype=torch.bfloat16))
+        show(measure(each, state_dtype=torch.bfloat16, weight_average=None))

@@ -56,10 +56,11 @@ def test_bytes_are_those_of_the_state():
 
     state = optimizer.state_dict()["natural"]
     assert found.state_bytes == count({k: v for k, v in state.items() if k != "generator"})
-    # Two factors and their inverses; the average of gradients and the last step; four bytes each.
+    # Two factors and their inverses, averages of gradients and weights: four bytes each number.
+    # The last step: two.
     factors = 2 * (4**2 + 8**2 + 9**2 + 3**2)
     assert sum(layer.state_bytes for layer in found.layers) == 4 * factors
-    assert found.state_bytes == 4 * (factors + 2 * found.parameters)
+    assert found.state_bytes == 4 * factors + (4 + 4 + 2) * found.parameters
     assert found.bytes_per_parameter == found.state_bytes / found.parameters
 
 

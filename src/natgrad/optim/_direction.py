@@ -24,6 +24,7 @@ class Part:
         norm: ‖d‖ if lengths are learned; None if d keeps its own norm.
         unit: Factor on the damping in this block.
         owner: The process that holds the block's state; None for all.
+        whole: The contiguous tensor whose parts `tensors` are, if there is one.
 
     Attributes:
         batch_slope: gᵀd with the gradient g of this batch; it differs from `slope` with `Momentum`.
@@ -40,9 +41,11 @@ class Part:
         norm: float | None = None,
         unit: float = 1.0,
         owner: int | None = None,
+        whole: Tensor | None = None,
     ) -> None:
         self.params, self.tensors = list(params), list(tensors)
         self.name, self.norm, self.unit, self.owner = name, norm, unit, owner
+        self._all = self.tensors if whole is None else [whole]
         self.slope = self.batch_slope = slope
         self.disturbed = self.params
 
@@ -61,16 +64,23 @@ class Part:
 
     def square(self) -> float:
         """Return ‖d‖²."""
-        return sum(float(n) * float(n) for n in torch._foreach_norm(self.tensors))
+        return sum(float(n) * float(n) for n in torch._foreach_norm(self._all))
 
     def scale(self, share: float) -> None:
         """Multiply d by a number."""
-        torch._foreach_mul_(self.tensors, share)
+        torch._foreach_mul_(self._all, share)
         self._scale_slopes(share)
 
     def _scale_slopes(self, share: float) -> None:
         self.slope *= share
         self.batch_slope *= share
+
+    def shorten(self) -> None:
+        """Round d to bfloat16 if it is in single precision: it is kept until the next step.
+
+        The step is taken along the rounded d, so that it can be undone.
+        """
+        self.tensors = self._all = [d.to(shorter(d.dtype)) for d in self.tensors]
 
     def dense(self) -> list[Tensor]:
         """Return d in the shapes of the parameters."""
@@ -125,6 +135,9 @@ class OuterPart(Part):
             yield
         finally:
             handle.remove()
+
+    def shorten(self) -> None:
+        """Do nothing: two vectors are short."""
 
     def square(self) -> float:
         """Return ‖u‖²‖v‖²."""
@@ -305,6 +318,16 @@ def decay(groups: Sequence[Mapping[str, Any]], lengths: Mapping[Tensor, float] |
         if amount and moved:
             each = [1.0 if lengths is None else lengths.get(p, 0.0) for p in moved]
             torch._foreach_mul_(moved, [1 - amount * length for length in each])
+
+
+def shorter(dtype: torch.dtype) -> torch.dtype:
+    """Return the precision in which a direction is kept: 8 bits of its 24 are enough.
+
+    Example:
+        >>> shorter(torch.float32), shorter(torch.float64)
+        (torch.bfloat16, torch.float64)
+    """
+    return torch.bfloat16 if dtype == torch.float32 else dtype
 
 
 def _wide(t: Tensor) -> Tensor:

@@ -88,8 +88,8 @@ class NGD(Resumable):
         solver: How factors are inverted; `"auto"` chooses by cost.
         weight_average: a, the weight a/(k + a) of step k in an average of the weights. Evaluate the
             model inside `with optimizer.averaged():`. None keeps no average.
-        state_dtype: `torch.bfloat16` halves the memory of the average of gradients and of the last
-            step, from 8 to 4 bytes per parameter. By default they have the parameters' precision.
+        state_dtype: `torch.bfloat16` halves the memory of the average of gradients, from 4 to 2
+            bytes per parameter. By default it has the parameters' precision.
         reduction: Reduction of a loss that is not the likelihood itself.
         strict: Raise, instead of warning, if a parameter has no Kronecker factors.
         generator: Random generator for the sampled labels; by default a new one with seed 0.
@@ -189,7 +189,7 @@ class NGD(Resumable):
         self._lengths, self._measured = None, None
         if isinstance(self.step_length, Learned):
             found, world = self._core.preconditioner, self._core.world
-            self._lengths = Lengths(self.step_length, found.names, state_dtype, world, found.owners)
+            self._lengths = Lengths(self.step_length, found.names, world, found.owners)
         else:
             ruler = Ruler(self.step_length, custom=reduction is not None)
             self._measured = Measured(ruler, params, self.damping.reject)

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -166,7 +166,9 @@ class BlockDiagonal:
             kind: dict[str, Any] = {"name": name, "unit": block.unit}
             kind["norm"] = block.layer.norm(found[0])
             kind["owner"] = self.owners.get(name)
-            pending.append((*self._split(block, found[0]), found[1], kind))
+            params, tensors = self._split(block, found[0])
+            kind["whole"] = _whole(found[0], tensors)
+            pending.append((params, tensors, found[1], kind))
         if plain := self._plain_part(batch):
             pending.append((*plain, {"name": OTHERS}))
         values = torch.stack([found[2] for found in pending]).tolist() if pending else []
@@ -280,3 +282,10 @@ class BlockDiagonal:
         if self.chain is not None:
             self._sigma.load_state_dict(state["sigma"], self.chain.layers[0].weight)
         self._set_scale()
+
+
+def _whole(d: Tensor, parts: Sequence[Tensor]) -> Tensor | None:
+    """Return a matrix if the parts are all of it, and views of it."""
+    place = d.untyped_storage().data_ptr()
+    views = all(part.untyped_storage().data_ptr() == place for part in parts)
+    return d if views and sum(part.numel() for part in parts) == d.numel() else None

@@ -11,7 +11,7 @@ from torch import Tensor
 from natgrad._checks import ALL_FLOATS, describe, flag, integer, tensor
 from natgrad.errors import DtypeError, InvalidInputError
 from natgrad.optim._capture.batch import Batch
-from natgrad.optim._direction import Direction, decay
+from natgrad.optim._direction import Direction, decay, shorter
 from natgrad.optim._distributed import World
 from natgrad.optim._states import entries, real
 from natgrad.optim.statistics import StepStatistics
@@ -63,7 +63,6 @@ class Lengths:
     Args:
         rule: The constants.
         blocks: Names of the blocks.
-        dtype: Precision in which the last step is kept; None for that of the parameters.
         world: The processes among which it is divided.
         owners: The process that keeps the last step of each block.
 
@@ -76,11 +75,10 @@ class Lengths:
         self,
         rule: Learned,
         blocks: Iterable[str],
-        dtype: torch.dtype | None = None,
         world: World | None = None,
         owners: Mapping[str, int] | None = None,
     ) -> None:
-        self.rule, self.dtype = rule, dtype
+        self.rule = rule
         self.world = World() if world is None else world
         self._owners = {} if owners is None else owners
         self.values = dict.fromkeys(blocks, rule.start)
@@ -172,8 +170,7 @@ class Lengths:
             gain = max(0.0, min(1.0, 2 * largest - 1))
             bound = part.name in self._bound
             tensors = part.dense() if part.owner in (None, self.world.rank) else []
-            if self.dtype is not None:
-                tensors = [d.to(self.dtype) for d in tensors]
+            tensors = [d.to(shorter(d.dtype)) for d in tensors]
             self._last[part.name] = Trace(
                 part.params, tensors, part.slope, gain, bound, rate, part.owner
             )
@@ -196,6 +193,8 @@ class Lengths:
             groups: Of parameters, for their weight decay.
             seen: What is known of this step; the rest is filled in.
         """
+        for part in direction.parts:
+            part.shorten()
         self.remember(direction, rate, own)
         direction.move(rate)
         decay(groups, {p: self.values[x.name] for x in direction.parts for p in x.params})
@@ -210,7 +209,7 @@ class Lengths:
     def undo(self) -> None:
         """Undo the last step, up to rounding and weight decay, and halve all lengths."""
         for last in self._last.values():
-            tensors = last.tensors or [torch.empty_like(p, dtype=self.dtype) for p in last.params]
+            tensors = last.tensors or [_room(p) for p in last.params]
             if last.owner is not None:
                 tensors = [d.contiguous() for d in tensors]
                 self.world.send(tensors, last.owner)
@@ -293,9 +292,14 @@ class Lengths:
         owner = self._owners.get(block)
         saved = [state["tensors"][name] for name in trace["params"]]
         pairs = zip(params, saved, strict=True) if owner in (None, self.world.rank) else ()
-        tensors = [torch.empty_like(p, dtype=self.dtype).copy_(d) for p, d in pairs]
+        tensors = [_room(p).copy_(d) for p, d in pairs]
         numbers = {name: trace[name] for name in ("slope", "gain", "bound", "rate")}
         return Trace(params, tensors, **numbers, owner=owner)
+
+
+def _room(p: Tensor) -> Tensor:
+    """Return an empty tensor for the direction of a parameter."""
+    return torch.empty_like(p, dtype=shorter(p.dtype))
 
 
 def _dot(g: Tensor, d: Tensor) -> Tensor:

@@ -66,7 +66,8 @@ def test_no_row_and_no_text_is_lost(found) -> None:
 
 def test_the_verdict_comes_first_and_in_words(found) -> None:
     first, best = found.verdict[:2]
-    assert str(found).startswith(f"• {first}")
+    assert " ".join(str(found).split()).startswith(f"• {first}")
+    assert max(map(len, str(found).splitlines())) <= 100
     assert first.startswith("Not separable: no hyperplane divides the classes")
     assert "that is why their separators agree" in first
     assert best.startswith("Best on held-out rows: ")

@@ -124,9 +124,11 @@ def _kind(arrays: Arrays, loaded: Loaded, kind: str) -> str:
             f"of a linear program. Here the separators are up to {angle:.0f}° apart."
         )
     if kind == "quasi-separable":
+        on = "exactly on the boundary at best" if many == 2 else "overlap"
+        which = f"some of the {rows}" if many == 2 else f"some of the {many} classes"
         return (
-            f"Quasi-separable: hyperplanes put some of the {rows} on their side, and the others "
-            "exactly on the boundary at best. ‖β‖ grows for ever along every flow, but there is no "
+            f"Quasi-separable: hyperplanes put {which} on their own side without an error, and the "
+            f"others {on}. ‖β‖ grows without bound along the flows of the first, but there is no "
             "max margin."
         )
     best = float(np.nanmax(arrays["train_accuracy"]))
@@ -151,7 +153,9 @@ def _best(arrays: Arrays, found: Sequence[Candidate], scale: Scale) -> list[str]
     # Ties go to the smaller log loss.
     ranked = sorted(found, key=lambda c: (-scale.score(c), c.loss if c.loss == c.loss else 1e9))
     best, others = ranked[0], ranked[1:]
-    leads = [scale.lead(best, other, len(others)) for other in others]
+    # The best is chosen after the fact, so the intervals hold for all pairs of candidates.
+    pairs = len(found) * len(others) // 2
+    leads = [scale.lead(best, other, pairs) for other in others]
     worse = [(other, lead) for other, lead in zip(others, leads, strict=True) if lead[1] > 0]
     always = float(arrays["baseline"])
     first = (
@@ -164,10 +168,11 @@ def _best(arrays: Arrays, found: Sequence[Candidate], scale: Scale) -> list[str]
             "differences are within chance. Choose by simplicity or by features used."
         ]
     last, lead = worse[-1]
-    rest = "all others are" if len(worse) == len(others) else f"{len(worse)} of {len(others)} are"
+    count = "all" if len(worse) == len(others) else f"{len(worse)} of {len(others)}"
+    rest = f"{count} {'is' if len(worse) == 1 else 'are'}"
     return [
         f"{first} Of the other fits, {rest} clearly worse (paired 95 % intervals for all "
-        f"comparisons together): {last.name} by {points(lead[0])} points "
+        f"pairs together): {last.name} by {points(lead[0])} points "
         f"({points(lead[1])} to {points(lead[2])})."
     ]
 
@@ -211,8 +216,8 @@ def _stopping(arrays: Arrays, found: Sequence[Candidate], scale: Scale) -> list[
     at = where(name, float(arrays["path_dial"][k, arrays["stop_step"][k]]))
     if stop > 0.99 * end:
         return [
-            f"Early stopping: not needed. The lowest held-out loss along the flows is {stop:.3g} "
-            f"nats per row ({name}, {at}), and {end:.3g} at its end."
+            "Early stopping: not needed. Stopped where the other folds say, the best flow "
+            f"({name}, {at}) has a held-out loss of {stop:.3g} nats per row; at its end {end:.3g}."
         ]
     return [
         f"Early stopping: {name} has the lowest held-out loss of all flows, at {at}: {stop:.3g} "
@@ -250,11 +255,12 @@ def _calibration(arrays: Arrays) -> list[str]:
     if off <= _FAR_OFF:
         return []
     best = min(flows, key=lambda flow: float(arrays["calibration_error"][flow, 0]))
+    right = float(arrays["path_accuracy"][k, -1])
+    word = "too sure" if sure > right else "not sure enough"
     return [
-        f"Calibration: at its end {names[k]} is {percent(sure)} sure on average and its "
-        f"probabilities are off by {points(off)} points; stopped early, those of {names[best]} are "
-        f"off by {points(float(arrays['calibration_error'][best, 0]))}. Do not use late "
-        "probabilities."
+        f"Calibration: at its end {names[k]} is {word}: {percent(sure)} on average where "
+        f"{percent(right)} are right. Its probabilities are off by {points(off)} points, those of "
+        f"{stopped_name(names[best])} by {points(float(arrays['calibration_error'][best, 0]))}."
     ]
 
 

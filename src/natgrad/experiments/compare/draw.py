@@ -22,8 +22,12 @@ _EXTRA: dict[str, tuple[str, Any]] = {
     "ℓ2 penalty": ("#7B5EA7", "-"),
     "ℓ1 penalty": ("#B39BD3", "-"),
 }
-_CLASSES = ("#D9A441", "#5B8DB8", "#7FB069", "#C06C84", "#8D8D8D", "#6C5B7B", "#E07A5F")
-_MARKS = "os^Dv<>"
+_CLASSES = (
+    "#D9A441", "#5B8DB8", "#7FB069", "#C06C84", "#8D8D8D", "#6C5B7B", "#E07A5F", "#2A9D8F",
+    "#8B5E3C", "#B5B03C",
+)  # fmt: skip
+_MARKS = "os^Dv<>PX*"
+_CROWDED = 4  # classes beyond which only the best method's boundaries are drawn
 _FEATURES = 12  # in the panel of coefficients; the rest are in the arrays
 
 
@@ -77,14 +81,17 @@ def _separators(axes: Axes, arrays: Arrays) -> None:
         )  # fmt: skip
     window = [_range(rows[:, k]) for k in (0, 1)]
     methods = arrays.coordinates["method"]
-    for first_of_them, many in _distinct(arrays["plane_line"]).items():
+    shown = _distinct(arrays["plane_line"])
+    if len(names) > _CROWDED:
+        shown = {int(np.nanargmax(arrays["accuracy"])): 1}
+    for first_of_them, many in shown.items():
         name = methods[first_of_them]
         text = name if many == 1 else f"{name} and {many - 1} more"
         _boundary(axes, arrays["plane_line"][first_of_them], window, name, text)
     axes.set(xlim=window[0], ylim=window[1])
     axes.set_xlabel(_words(arrays, 0, 3), fontsize=7.5)
     axes.set_ylabel(_words(arrays, 1, 2), fontsize=7.5)
-    axes.legend(loc="best", fontsize=6.5, ncols=2, frameon=True, framealpha=0.8)
+    axes.legend(loc="best", fontsize=6.5, ncols=2, frameon=True, framealpha=0.7)
     axes.set_title("The rows in the two most telling directions")
 
 
@@ -211,7 +218,8 @@ def _stopping(axes: Axes, arrays: Arrays) -> None:
     flows = [k for k, name in enumerate(arrays.coordinates["path"]) if name not in PENALTIES]
     top, low = float(arrays["path_accuracy"].max()), float(arrays["path_accuracy"][flows].min())
     axes.set_ylim(low - 0.05 * (top - low) - 1e-3, top + 0.1 * (top - low) + 1e-3)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    digits = 1 if top - low < 0.045 else 0
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.{digits}f} %")
     axes.set_xlabel("time t, or 1/λ of a penalty; ★ lowest held-out loss")
     axes.legend(loc="lower right", fontsize=6.5, frameon=True, framealpha=0.8)
     axes.set_title("Held-out accuracy along each path")
@@ -253,7 +261,8 @@ def _accuracy(axes: Axes, arrays: Arrays) -> None:
     high = float(max(np.nanmax(arrays["accuracy_high"]), arrays["stop_accuracy_high"].max()))
     room = 0.05 * (high - low)
     axes.set_xlim(low - room, high + room)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    digits = 1 if high - low < 0.035 else 0
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.{digits}f} %")
     axes.set_xlabel("held-out accuracy, 95 % interval; | folds")
     axes.set_title("Accuracy at the end ● and stopped ★")
 

@@ -2,6 +2,7 @@
 
 import html
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["KINDS", "Comparison", "Stopped", "comparison", "notes"]
+
+_WIDTH = 100  # of printed lines
 
 Panel = Literal["separators", "coefficients", "stopping", "accuracy", "angles", "calibration"]
 
@@ -143,6 +146,7 @@ class Comparison:
                     f"{self.angles[k, 0]:.1f}°",
                 )
             )
+        rows.append(("stopped or penalized:", *[""] * 5))
         for name, path in self.stopped.items():
             at = f"{name}, {where(name, path.at)}"
             rows.append(
@@ -215,7 +219,10 @@ class Comparison:
             return picture(self.arrays)
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join(
+            textwrap.fill(line, _WIDTH, subsequent_indent="  ") if len(line) > _WIDTH else line
+            for line in self.lines()
+        )
 
     def __repr__(self) -> str:
         """Return the summary."""

@@ -22,12 +22,18 @@ FINDINGS: dict[str, tuple[str, tuple[int, ...]]] = {
     "population_fisher": ("kmh21-fig4", (1,)),
     "stopping_time": ("kmh21-fig4", (9,)),
     "support_vectors": ("kmh21-fig4", (12, 13)),
+    "initialization": ("kmh21-fig5", (2,)),
+    "small_scales": ("kmh21-fig5", (4, 5, 6)),
+    "which_fisher": ("kmh21-fig5", (7,)),
+    "damping": ("kmh21-fig5", (8,)),
 }
 
 # What reaches into a panel from its neighbor, in fractions of the panel.
 ERASED: dict[str, Box] = {
     "chance_level": (0.0, 0.0, 0.03, 0.07),
     "on_par": (0.945, 0.1, 0.055, 0.9),
+    "which_fisher": (0.965, 0.09, 0.035, 0.91),
+    "damping": (0.0, 0.0, 0.03, 0.07),
 }
 
 

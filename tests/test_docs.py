@@ -85,6 +85,16 @@ def test_every_page_is_reached_from_the_readme() -> None:
     assert not {p for p in (ROOT / "docs").rglob("*.md") if p.resolve() not in seen}
 
 
+def test_every_finding_has_a_picture_with_words() -> None:
+    articles = sorted((ROOT / "docs" / "findings").glob("*.md"))
+    assert len(articles) >= 21
+
+    def check(article: Path) -> None:
+        assert re.search(r"!\[[^\]]{20,}\]\([^)]+\.png\)", article.read_text())
+
+    for_each(articles, check)
+
+
 def without_code(text: str) -> str:
     return re.sub(r"```.*?```", "", text, flags=re.S)
 

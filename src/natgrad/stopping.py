@@ -28,16 +28,29 @@ __all__ = [
 class Status(StrEnum):
     """Why a trajectory ended.
 
+    - `CONVERGED`, `TIME_REACHED`: a stopping rule or the final time was reached.
+    - `SLID`: the same for a network with kinks, and on the way the flow slid along some. There the
+      solution is Filippov's: the gradient points at the kink from both sides.
+    - `STALLED`: steps, evaluations or seconds ran out before.
+    - `SINGULAR`: the direction does not exist at the last time; `Trajectory.detail` says why.
+    - `DIVERGED`: a number overflowed.
+
     Example:
-        >>> Status.STALLED.value
-        'stalled'
+        >>> Status.STALLED.value, Status.STALLED.reached
+        ('stalled', False)
     """
 
     CONVERGED = "converged"
     TIME_REACHED = "time reached"
+    SLID = "slid along kinks"
     STALLED = "stalled"
     SINGULAR = "singular"
     DIVERGED = "diverged"
+
+    @property
+    def reached(self) -> bool:
+        """Return whether the run ended as asked, by its stopping rule or final time."""
+        return self in (Status.CONVERGED, Status.TIME_REACHED, Status.SLID)
 
 
 @dataclass

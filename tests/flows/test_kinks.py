@@ -41,7 +41,8 @@ def test_the_flow_slides_where_both_sides_point_at_the_kink(sign) -> None:
         u = 1 - gone if t < met else 0.5 * math.exp(-(t - met))
         assert float(path.at(i)["u"]) == pytest.approx(u, rel=1e-8)
         assert float(path.at(i)["w"]) == pytest.approx(sign * (0.5 - gone), abs=1e-8)
-    assert path.status == Status.TIME_REACHED
+    assert path.status == Status.SLID
+    assert path.status.reached
     assert "slid along 1, on 1 of them now" in path.detail
     assert "kinks" in path.method
 

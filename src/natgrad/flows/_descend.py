@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -120,7 +121,7 @@ def descend(
             t, steps = t + taken.elapsed, steps + 1
             if steps % save_every == 0:
                 recorder.save(t, here)
-            progress = recorder.progress(t, steps, here)
+            progress = recorder.progress(t, steps, partial(_same, here))
             if parts is None:
                 progress.loss, progress.outputs = loss, taken.outputs
             if rule.met(progress):
@@ -132,3 +133,7 @@ def descend(
         status, detail = Status.DIVERGED, f"at step {steps + 1}: {error}"
     method = "descent" if batch_size is None else f"descent, mini-batches of {batch_size}, {order}"
     return recorder.finish(Reached(here, t, steps, evaluations, method, status, detail))
+
+
+def _same(params: P) -> P:
+    return params

@@ -1,6 +1,7 @@
 """The loop that runs every solver of a flow: step, save, check the stopping rule."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Generic, NamedTuple
 
 from natgrad.errors import (
@@ -62,6 +63,14 @@ class Path(ABC, Generic[P]):
     def params(self) -> P:
         """Return the parameters now."""
 
+    def capture(self) -> Callable[[], P]:
+        """Return a function that returns the parameters of this moment, also after later steps.
+
+        Paths for which parameters are cheap to keep and not free to build override it.
+        """
+        params = self.params
+        return lambda: params
+
     @property
     @abstractmethod
     def evaluations(self) -> int:
@@ -76,6 +85,11 @@ class Path(ABC, Generic[P]):
     @abstractmethod
     def error(self) -> float:
         """Return the error estimate so far."""
+
+    @property
+    def slid(self) -> bool:
+        """Return whether the flow slid along kinks so far."""
+        return False
 
     @property
     def note(self) -> str:
@@ -123,11 +137,12 @@ def follow(
     path: Path[P], start: Reached[P], rule: Rule, recorder: Recorder[P], max_evaluations: int
 ) -> Reached[P]:
     """Step until the rule is met or the flow cannot continue; return the state reached."""
-    t, steps, here = start.t, start.steps, start.params
+    t, steps = start.t, start.steps
+    here: Callable[[], P] = lambda: start.params  # noqa: E731
     lost = False
     ended = Ended(Status.STALLED, f"gave up after {max_evaluations} evaluations")
     if t == 0 and not recorder.saved_at(0.0) and (recorder.saves_every_step or recorder.due(0.0)):
-        recorder.save(0.0, here)
+        recorder.save(0.0, here())
     try:
         path.begin()
         while path.spent < max_evaluations:
@@ -137,16 +152,17 @@ def follow(
                 break
             for due in recorder.due(path.t):
                 recorder.save(due, path.at(due))
-            t, steps, here = path.t, steps + 1, path.params
+            here, t, steps = path.capture(), path.t, steps + 1
             if recorder.saves_every_step:
-                recorder.save(t, here)
+                recorder.save(t, here())
             if rule.met(recorder.progress(t, steps, here)):
-                ended = Ended(rule.status, f"{rule.reason} at t = {t:.6g}")
+                status = Status.SLID if path.slid and rule.status.reached else rule.status
+                ended = Ended(status, f"{rule.reason} at t = {t:.6g}")
                 break
     except (*_SINGULAR, *_DIVERGED) as error:
         ended, lost = path.failed(error, t), True
     return Reached(
-        here,
+        here(),
         t,
         steps,
         path.evaluations,

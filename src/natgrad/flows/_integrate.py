@@ -89,7 +89,7 @@ def integrate(
             - `"observed"`: the same with `fisher_over="batch"`, by conjugate gradients.
             - `"kinks"`: gradient flow of networks with `torch.nn.ReLU` modules. Kinks are crossed
               if the flow crosses them; if both sides point at the kink, the flow slides
-              along it. `Trajectory.detail` counts both cases.
+              along it, and the status is `SLID`. `Trajectory.detail` counts both cases.
             - `"pair"`: Runge–Kutta–Chebyshev or DOP853, whichever advances farther per
               evaluation.
             - `"rkc"` alone; SciPy's `"dopri"`, `"dop853"` (explicit), `"radau"`, `"bdf"`,

@@ -1,5 +1,6 @@
 """Collecting a trajectory while it is computed."""
 
+import bisect
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -59,7 +60,7 @@ class Recorder(Generic[P]):
         record: Record | None,
     ) -> None:
         self.likelihood, self.parametrization, self.batch = likelihood, parametrization, batch
-        self.wanted = None if times is None else check_times(times)
+        self.wanted = None if times is None else check_times(times).tolist()
         self._next = 0
         self._record = _check_record(record)
         self._times: list[float] = []
@@ -84,7 +85,7 @@ class Recorder(Generic[P]):
             return []
         out = []
         while self._next < len(self.wanted) and self.wanted[self._next] <= until:
-            out.append(float(self.wanted[self._next]))
+            out.append(self.wanted[self._next])
             self._next += 1
         return out
 
@@ -92,7 +93,7 @@ class Recorder(Generic[P]):
         """Restart the list of requested times after the last one saved."""
         if self.wanted is not None:
             last = self._times[-1] if self._times else -math.inf
-            self._next = int((self.wanted <= last).sum())
+            self._next = bisect.bisect_right(self.wanted, last)
 
     @property
     def saves_every_step(self) -> bool:
@@ -103,7 +104,7 @@ class Recorder(Generic[P]):
         """Return whether the last saved time is t."""
         return bool(self._times) and self._times[-1] == t
 
-    def progress(self, t: float, steps: int, params: P) -> Progress:
+    def progress(self, t: float, steps: int, params: Callable[[], P]) -> Progress:
         """Return the progress that stopping rules inspect."""
         return _Glance(self, t, steps, params)
 
@@ -133,16 +134,21 @@ class Recorder(Generic[P]):
 
 
 class _Glance(Progress):
-    """Progress whose outputs and loss are computed when a rule first reads them."""
+    """Progress whose parameters, outputs and loss are computed when a rule first reads them."""
 
-    def __init__(self, recorder: Recorder[Any], t: float, steps: int, params: Any) -> None:
-        self.t, self.steps, self.params = t, steps, params
+    def __init__(
+        self, recorder: Recorder[Any], t: float, steps: int, params: Callable[[], Any]
+    ) -> None:
+        self.t, self.steps, self._params = t, steps, params
         self.labels = recorder.batch[1]
         self.started, self.memory = recorder.started, recorder.memory
         self._recorder = recorder
 
     def __getattr__(self, name: str) -> Any:
         # Asked for only while the attribute is missing.
+        if name == "params":
+            self.params = self._params()
+            return self.params
         if name == "outputs":
             self.outputs = self._recorder.outputs(self.params)
             return self.outputs

@@ -20,10 +20,12 @@ class Coordinates(Generic[P]):
         start: The vector at time 0, or at the end of another solver.
         arrays: The velocity as a function of NumPy arrays, if that is faster.
         jacobian: Its Jacobian, if it is known.
+        contracts: Whether two solutions never move apart: gradient flow of a convex loss.
     """
 
     arrays: Arrays | None = None
     jacobian: Arrays | None = None
+    contracts: bool = False
 
     def __init__(self, problem: Problem[P], params: P) -> None:
         self._problem, self._like = problem, params

@@ -40,6 +40,7 @@ class LayerCoordinates(Coordinates[P]):
         self._signs = self._layers.signs.prod(0).numpy()
         self._delta = self._layers.delta.numpy()
         self.arrays, self.jacobian = self._velocity, self._jacobian
+        self.contracts = len(self._delta) == 0
 
     def _layer_product(self, v: Array) -> Array:
         """Return q, the product of the other layers."""

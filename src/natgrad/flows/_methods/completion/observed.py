@@ -43,17 +43,17 @@ class DenseResidual:
     """Three dense matrices: values, mask, residual."""
 
     def __init__(self, positions: Tensor, values: Tensor, shape: tuple[int, int]) -> None:
-        self._target = values.new_zeros(shape)
-        self._mask = values.new_zeros(shape)
+        self.target = values.new_zeros(shape)
+        self.mask = values.new_zeros(shape)
         rows, columns = positions.long().unbind(1)
-        self._target[rows, columns] = values
-        self._mask[rows, columns] = 1
-        self.matrix = torch.empty_like(self._target)
+        self.target[rows, columns] = values
+        self.mask[rows, columns] = 1
+        self.matrix = torch.empty_like(self.target)
 
     def update(self, left: Tensor, right: Tensor) -> None:
         """Compute R anew."""
         torch.mm(left, right, out=self.matrix)
-        torch.addcmul(self._target, self.matrix, self._mask, value=-1, out=self.matrix)
+        torch.addcmul(self.target, self.matrix, self.mask, value=-1, out=self.matrix)
 
     def pull(self, left: Tensor, right: Tensor, of_left: Tensor, of_right: Tensor) -> None:
         """Write R · rightᵀ and leftᵀ · R."""

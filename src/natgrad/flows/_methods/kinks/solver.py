@@ -16,7 +16,7 @@ from torch import Tensor
 
 from natgrad.flows._clock import LinearClock, LogClock
 from natgrad.flows._follow import Ended, Path, Settings, Solver
-from natgrad.flows._methods.kinks.network import Kinks, relus
+from natgrad.flows._methods.kinks.network import kinks_of, relus
 from natgrad.flows._methods.steppers.stepper import ScipyStepper, accuracy
 from natgrad.flows._problem import Problem
 from natgrad.flows._recorder import Reached
@@ -64,7 +64,7 @@ class _KinkPath(Path[P], Generic[P]):
         self._problem, self._like = problem, reached.params
         self._rtol = 1e-6 if settings.rtol is None else settings.rtol
         self._atol = settings.atol
-        self._kinks = Kinks(problem)
+        self._kinks = kinks_of(problem)
         self._held: list[int] = []
         self._crossed, self._slid, self._rushed = 0, 0, 0
         self._length: float | None = None
@@ -134,7 +134,11 @@ class _KinkPath(Path[P], Generic[P]):
 
     def _room_of(self, index: int, tau: float) -> float:
         """Return the distance of one ReLU in the last step, zero half a unit past its kink."""
-        return float(self._room(self._last.interpolate(tau))[index]) + 0.5
+        y = self._last.interpolate(tau)
+        if index in self._held:
+            return float(self._room(y)[index]) + 0.5
+        z = float(self._kinks.inputs(y, self._slopes)[index])
+        return z * (2 * float(self._slopes[index]) - 1) / self._slack + 0.5
 
     def _first(self, turned: list[int], begun: float) -> tuple[int, float]:
         """Return which ReLU reaches its kink first in the last step, and when."""
@@ -163,7 +167,7 @@ class _KinkPath(Path[P], Generic[P]):
         speeds = []
         for trial in (self._slopes, flipped):
             s, v = self._kinks.sliding(y, trial, self._held)
-            speeds.append(float(self._kinks.speeds(y, s, v)[index]))
+            speeds.append(self._kinks.speed(y, s, v, index))
         if speeds[0] * speeds[1] >= 0:
             self._slopes, self._crossed = flipped, self._crossed + 1
         else:
@@ -190,6 +194,11 @@ class _KinkPath(Path[P], Generic[P]):
     def error(self) -> float:
         """Return the sum of the tolerances of the steps."""
         return math.nan
+
+    @property
+    def slid(self) -> bool:
+        """Return whether the flow slid along kinks so far."""
+        return self._slid > 0
 
     @property
     def note(self) -> str:

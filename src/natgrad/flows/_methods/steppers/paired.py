@@ -11,6 +11,7 @@ from torch import Tensor
 
 from natgrad.flows._methods.steppers.rkc import Field, SpectralRadius
 from natgrad.flows._methods.steppers.stepper import (
+    ArrayField,
     ChebyshevStepper,
     ScipyStepper,
     Stepper,
@@ -22,20 +23,36 @@ _FIRST, _LONGEST = 8, 256  # steps between two trials
 _BOUND = 0.25  # time per evaluation, times λ, that DOP853 rarely exceeds
 _STIFF = 2.0  # step times λ below which stability does not limit DOP853
 _FINEST = 1e-11  # tolerance below which rounding errors limit Runge–Kutta–Chebyshev
-_LOOSE = 1e-4  # tolerance from which Runge–Kutta–Chebyshev goes first
+LOOSE = 1e-4
+"""Tolerance from which Runge–Kutta–Chebyshev goes first."""
 
 
 class PairedStepper:
-    """An initial value problem solved by both methods in turn; `rtol` as in `accuracy`."""
+    """An initial value problem solved by both methods in turn; `rtol` as in `accuracy`.
 
-    def __init__(self, field: Field, y: Tensor, end: float, *, rtol: float, atol: float) -> None:
+    `arrays` is the field as a function of NumPy arrays, if there is one; from `loose` on
+    Runge–Kutta–Chebyshev goes first.
+    """
+
+    def __init__(
+        self,
+        field: Field,
+        y: Tensor,
+        end: float,
+        *,
+        rtol: float,
+        atol: float,
+        arrays: ArrayField | None = None,
+        loose: float = LOOSE,
+    ) -> None:
         self._field, self._end, self._rtol, self._atol = field, end, rtol, atol
+        self._arrays = arrays
         self._radius = SpectralRadius()
         self._spent, self._error = 0, 0.0
         self._length: dict[str, float | None] = {"rkc": None, "dop853": None}
         self._rate = {"rkc": 0.0, "dop853": 0.0}
         self._patience, self._on_trial = _FIRST, False
-        self._begin("rkc" if rtol >= _LOOSE else "dop853", 0.0, y)
+        self._begin("rkc" if rtol >= loose else "dop853", 0.0, y)
         self._left = _FIRST
 
     @property
@@ -95,6 +112,7 @@ class PairedStepper:
                 self._field, y, self._end, radius=self._radius, **options
             )
         else:
+            options["arrays"] = self._arrays
             self._active = ScipyStepper(name, self._field, y, self._end, **options)
         self._name, self._left = name, _TRIAL[name]
 

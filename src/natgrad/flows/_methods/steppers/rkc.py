@@ -81,10 +81,12 @@ def rkc_step(field: Field, t: float, y: Tensor, h: float, f0: Tensor, s: int) ->
     """
     k = coefficients(s)
     before, now = y, y + (k.first * h) * f0
+    before = before.clone()
     for i in range(s - 1):
         f = field(t + k.c[i + 1] * h, now)
-        after = (1 - k.mu[i] - k.nu[i]) * y + k.mu[i] * now + k.nu[i] * before
-        after = after + (k.mu_tilde[i] * h) * f + (k.gamma_tilde[i] * h) * f0
+        after = before.mul_(k.nu[i]).add_(now, alpha=k.mu[i])
+        after.add_(y, alpha=1 - k.mu[i] - k.nu[i])
+        after.add_(f, alpha=k.mu_tilde[i] * h).add_(f0, alpha=k.gamma_tilde[i] * h)
         before, now = now, after
     return now
 

@@ -1,0 +1,1 @@
+"""Gradients of layered models in NumPy."""

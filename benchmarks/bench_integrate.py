@@ -1,18 +1,33 @@
 """`integrate(method="auto")` against every other method at the same measured error.
 
 Errors are those of the hypothesis at the end, against SciPy's DOP853 at 1e-13 on fields written by
-hand. Each contestant runs at tolerances from 1e-2 to 1e-11; its time at the error of `auto` is
-interpolated between its two runs around it (logarithms of time and error). SciPy's solvers get the
-same field that natgrad evaluates. All times are CPU seconds of one thread, the least of up to three
-runs.
+hand (ReLU: event location by hand). Contestants are natgrad's other methods, and SciPy's RK45,
+DOP853, LSODA, BDF and Radau on the fields written by hand in NumPy, with the exact Jacobian of
+logistic, diagonal and softmax flows. Each runs at falling tolerances until it is as accurate as
+`auto`; its time at the error of `auto` is interpolated between the two runs around it (logarithms
+of time and error). The fastest then races `auto` again, turn by turn. All times are CPU seconds of
+one thread, the least of several runs.
+
+    python benchmarks/bench_integrate.py                 # everything, about ten CPU minutes
+    python benchmarks/bench_integrate.py tanh ReLU       # what has these words in its name
+    python benchmarks/bench_integrate.py --keep FILE     # continue what was interrupted
+
+Accuracy is measured on other data than speed, with seeds from which no tolerance was chosen.
 """
 
+import argparse
 import itertools
+import json
 import math
 import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
-from flow_problems import PROBLEMS, FlowProblem
+import torch
+from flow_problems import FRESH, PROBLEMS, SEEDS, FlowProblem, TooSlowError, integers_end
 from harness import Row, report
 
 import natgrad as ng
@@ -20,89 +35,187 @@ from natgrad.parametrizations.base import flatten
 
 TOLERANCES = (1e-3, 1e-6, 1e-9)
 ACCURACIES = [10.0**-k for k in range(3, 11)]
-CONTESTANTS = ("dopri", "dop853", "lsoda", "radau", "rkc", "pair", "dual")
-DENSE = 400  # parameters beyond which dense Jacobians take a hundred times as long as DOP853
-SLOW = 4.0  # a contestant that takes so many times as long as `auto` is given up
+OURS = ("dopri", "dop853", "lsoda", "bdf", "radau", "rkc", "pair", "reduced", "dual", "completion")
+SCIPY = ("RK45", "DOP853", "LSODA", "BDF", "Radau")
+STIFF = ("lsoda", "bdf", "radau", "LSODA", "BDF", "Radau")
+DENSE = 1000  # parameters beyond which a dense Jacobian takes longer than all of `auto`
+SLOW = 3.0  # a contestant that takes so many times as long as `auto` is given up
+ROUNDS = 5  # of the last race
+
+Run = Callable[[float], float]
+"""From a tolerance to the error at the end; infinite if the end was not reached."""
 
 
-def timed(problem: FlowProblem, method: str, rtol: float, rounds: int = 3) -> tuple[float, float]:
-    """Return CPU seconds and error; infinite if the end was not reached."""
-    least = math.inf
-    for _ in range(rounds):
-        begin = time.process_time()
-        error, path = problem.solve(method, rtol, max_evaluations=100_000)
-        least = min(least, time.process_time() - begin)
-        if path.status != "time reached":
-            return math.inf, math.inf
-        if least > 0.3:
-            break
-    return least, error
+def timed(run: Run, rtol: float) -> tuple[float, float]:
+    """Return error and CPU seconds."""
+    begin = time.process_time()
+    with np.errstate(all="ignore"):
+        error = run(rtol)
+    return error, time.process_time() - begin
 
 
-def curve(problem: FlowProblem, method: str, worst: float) -> list[tuple[float, float]]:
-    """Return errors and seconds of a contestant at falling tolerances."""
-    out = []
-    for rtol in [10.0**-k for k in range(2, 12)]:
-        seconds, error = timed(problem, method, rtol, rounds=2)
-        out.append((error, seconds))
-        if seconds > SLOW * worst:
+def ours(problem: FlowProblem, method: str, evaluations: int) -> Run:
+    """Return a method of natgrad, which gives up after a number of evaluations."""
+
+    def run(rtol: float) -> float:
+        error, path = problem.solve(method, rtol, max_evaluations=evaluations)
+        return error if path.status.reached else math.inf
+
+    return run
+
+
+def scipys(problem: FlowProblem, method: str, seconds: float) -> Run:
+    """Return a method of SciPy on the field written by hand, which gives up after CPU seconds."""
+
+    def run(rtol: float) -> float:
+        try:
+            return problem.error(problem.by_scipy(method, rtol, seconds=seconds))
+        except TooSlowError:
+            return math.inf
+
+    return run
+
+
+def contestants(problem: FlowProblem, chosen: str, slow: float, evaluations: int) -> dict[str, Run]:
+    """Return all methods that can solve the problem, except the one that `auto` chose."""
+    large = flatten(problem.params).numel() > DENSE
+    found: dict[str, Run] = {}
+    for name in OURS:
+        if name == chosen or (large and name in STIFF):
+            continue
+        try:
+            problem.solve(name, 1e-3, max_evaluations=1)
+        except ng.errors.InvalidInputError:  # a method that does not suit the problem
+            continue
+        found[name] = ours(problem, name, evaluations)
+    for name in SCIPY:
+        if not (large and name in STIFF):
+            found[f"SciPy {name}"] = scipys(problem, name, slow)
+    return found
+
+
+def curve(run: Run, least: float, slow: float) -> dict[float, tuple[float, float]]:
+    """Return error and seconds by tolerance, until one is as accurate as `auto` or too slow."""
+    out = {}
+    for rtol in [10.0**-k for k in range(2, 13)]:
+        out[rtol] = timed(run, rtol)
+        error, seconds = out[rtol]
+        if error <= least or seconds > slow:
             break
     return out
 
 
-def at_error(points: list[tuple[float, float]], error: float) -> float:
-    """Return the seconds in which a contestant reaches the error."""
-    best = math.inf
-    for (e0, s0), (e1, s1) in itertools.pairwise(points):
-        if e1 <= error <= e0 and e1 < e0:
-            part = math.log(error / e0) / math.log(e1 / e0)
-            best = min(best, math.exp((1 - part) * math.log(s0) + part * math.log(s1)))
-    return min([best, *(seconds for found, seconds in points if found <= error)])
+def at_error(points: dict[float, tuple[float, float]], goal: float) -> tuple[float, list[float]]:
+    """Return the seconds in which a contestant reaches an error, and the tolerances used."""
+    best, used = math.inf, []
+    for rtol, (error, seconds) in points.items():
+        if error <= goal and seconds < best:
+            best, used = seconds, [rtol]
+    for (r0, (e0, s0)), (r1, (e1, s1)) in itertools.pairwise(points.items()):
+        if e1 <= goal <= e0 < math.inf and e1 < e0:
+            part = math.log(goal / e0) / math.log(max(e1, 1e-300) / e0)
+            between = math.exp((1 - part) * math.log(s0) + part * math.log(s1))
+            if between < best:
+                best, used = between, [r0, r1]
+    return best, used
 
 
 def compare(name: str) -> list[Row]:
-    problem = PROBLEMS[name]()
-    mine = {rtol: timed(problem, "auto", rtol) for rtol in TOLERANCES}
-    chosen = problem.solve("auto", 1e-6)[1].method.split(";")[0]
-    worst = max(seconds for seconds, _ in mine.values())
-    curves = {}
-    large = flatten(problem.params).numel() > DENSE
-    for method in CONTESTANTS:
-        if large and method in ("lsoda", "radau"):
-            continue
-        try:
-            curves[method] = curve(problem, method, worst)
-        except ng.errors.InvalidInputError:  # a method that does not suit the problem
-            continue
+    """Return the CPU time of `auto` over that of the fastest contestant, by tolerance."""
+    problem = PROBLEMS[name](0)
+    auto = ours(problem, "auto", 10**6)
+    auto(1e-3)  # warm
+    mine = {rtol: min(timed(auto, rtol) for _ in range(2)) for rtol in TOLERANCES}
+    path = problem.solve("auto", TOLERANCES[-1])[1]
+    slow = SLOW * max(seconds for _, seconds in mine.values())
+    least = min(error for error, _ in mine.values())
+    chosen = path.method.split(";")[0]
+    runs = contestants(
+        problem, chosen.split(",")[0].split(" ")[0], slow, 5 * path.evaluations + 2000
+    )
+    curves = {method: curve(run, least, slow) for method, run in runs.items()}
     rows = []
-    for rtol, (seconds, error) in mine.items():
-        others = {m: at_error(points, error) for m, points in curves.items()}
-        best = min(others, key=lambda m: others[m])
-        ratio = seconds / others[best]
-        rows.append(
-            Row(
-                f"{name}, rtol {rtol:.0e}", ratio, "×", "≤ 1.3", ratio <= 1.3,
-                f"auto {1e3 * seconds:.1f} ms, error {error:.0e} ({chosen}); next best "
-                f"{best} {1e3 * others[best]:.1f} ms",
-            )
-        )  # fmt: skip
-        print(f"{rows[-1].name:<60} {ratio:6.2f}  {rows[-1].detail}", flush=True)
+    for rtol, (error, seconds) in mine.items():
+        found = {method: at_error(points, error) for method, points in curves.items()}
+        best = min(found, key=lambda m: found[m][0])
+        used, points = found[best][1], dict(curves[best])
+        rounds = max(2, min(ROUNDS, int(1 / max(seconds, 1e-3))))
+        for _ in range(rounds if used else 0):  # turn by turn, the least of all
+            seconds = min(seconds, timed(auto, rtol)[1])
+            for r in used:
+                points[r] = (points[r][0], min(points[r][1], timed(runs[best], r)[1]))
+        rival = at_error({r: points[r] for r in used}, error)[0]
+        ratio = seconds / rival
+        detail = f"auto {1e3 * seconds:.1f} ms, error {error:.0e} ({chosen}); "
+        detail += f"next best {best} {1e3 * rival:.1f} ms" if used else "nobody else gets there"
+        rows.append(Row(f"{name}, rtol {rtol:.0e}", ratio, "×", "≤ 1.3", ratio <= 1.3, detail))
+        print(f"{rows[-1].name:<60} {ratio:6.2f}  {detail}", flush=True)
     return rows
 
 
-def accuracy(name: str) -> Row:
-    """Return the largest error over rtol, from 1e-3 to 1e-10."""
-    problem = PROBLEMS[name]()
-    ratios = [problem.solve("auto", rtol)[0] / rtol for rtol in ACCURACIES]
-    detail = ", ".join(f"{r:.0e}: {q:.1g}" for r, q in zip(ACCURACIES, ratios, strict=True))
-    print(f"{name:<60} {max(ratios):6.2g}  {detail}", flush=True)
-    return Row(
-        f"{name}: error / rtol", float(np.max(ratios)), "", "≤ 10", max(ratios) <= 10, detail
-    )
+def accuracy(name: str) -> list[Row]:
+    """Return the largest error over rtol, from 1e-3 to 1e-10, on fresh data."""
+    worst: dict[float, float] = {}
+    for seed in SEEDS:
+        problem = FRESH[name](seed)
+        for rtol in ACCURACIES:
+            error, path = problem.solve("auto", rtol)
+            error = error if path.status.reached else math.inf
+            worst[rtol] = max(worst.get(rtol, 0.0), error / rtol)
+    value = max(worst.values())
+    detail = ", ".join(f"{r:.0e}: {q:.1g}" for r, q in worst.items())
+    print(f"{name + ': error / rtol':<60} {value:6.2g}  {detail}", flush=True)
+    return [Row(f"{name}: error / rtol, seeds {SEEDS}", value, "", "≤ 10", value <= 10, detail)]
+
+
+def natural_integers() -> list[Row]:
+    """Return how many natural flows of small-integer data end where they must."""
+    sets = range(10_000, 10_200)
+    kinds = Counter(integers_end(seed) for seed in sets)
+    failed = kinds.pop("", 0)
+    ended = len(sets) - failed
+    detail = f"seeds {sets[0]}…{sets[-1]}: " + ", ".join(f"{n} {k}" for k, n in kinds.items())
+    print(f"natural flows of small integers: {ended} of {len(sets)}", flush=True)
+    return [
+        Row(
+            "natural flows of 200 small-integer sets that end",
+            ended,
+            "",
+            "200",
+            ended == 200,
+            detail,
+        )
+    ]
+
+
+def parts() -> dict[str, Callable[[], list[Row]]]:
+    """Return everything to measure, by name."""
+    out: dict[str, Callable[[], list[Row]]] = {}
+    for name in PROBLEMS:
+        out[name] = lambda name=name: compare(name)
+    for name in FRESH:
+        out[f"{name}: accuracy"] = lambda name=name: accuracy(name)
+    out["integers"] = natural_integers
+    return out
 
 
 if __name__ == "__main__":
-    rows = [accuracy(name) for name in PROBLEMS]
-    for name in PROBLEMS:
-        rows += compare(name)
-    report("integrate: auto against every method at equal error", rows)
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__, add_help=False)
+    parser.add_argument("words", nargs="*", help="words in the names of what to measure")
+    parser.add_argument("--keep", type=Path, help="file of rows already measured")
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    kept = json.loads(asked.keep.read_text()) if asked.keep and asked.keep.exists() else {}
+    begun = time.process_time()
+    for name, measure in parts().items():
+        if name in kept or (asked.words and not any(word in name for word in asked.words)):
+            continue
+        kept[name] = [asdict(row) for row in measure()]
+        if asked.keep:
+            asked.keep.write_text(json.dumps(kept, indent=1))
+    print(f"{time.process_time() - begun:.0f} CPU s")
+    report(
+        "integrate: auto against every method at equal error",
+        [Row(**row) for rows in kept.values() for row in rows],
+    )

@@ -66,7 +66,7 @@ def report(title: str, rows: list[Row]) -> None:
     """Print the rows, and write them to the file given by --json."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    arguments = parser.parse_known_args()[0]  # scripts may have options of their own
     print(f"{title} (torch {torch.__version__}, {torch.get_num_threads()} threads)")
     show(rows)
     if arguments.json:

@@ -47,6 +47,31 @@ def test_the_error_at_the_end_is_about_rtol(name) -> None:
             assert "; chosen for " in path.method
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "logistic regression, 90 × 12",
+        "diagonal L = 3 in three dimensions",
+        "product L = 2, 25 × 25",
+        "softmax",
+        "tanh network, logistic",
+        "ReLU network",
+    ],
+)
+def test_the_error_is_about_rtol_on_data_that_chose_nothing(name) -> None:
+    """Seeds, sizes and times that no tolerance was set on; the benchmark runs all of them."""
+    problem = flows.FRESH[name](flows.SEEDS[0])
+    for rtol in (1e-4, 1e-8):
+        error, path = problem.solve("auto", rtol)
+        assert path.status.reached, path.detail
+        assert error <= 10 * rtol
+
+
+def test_the_relu_flow_by_hand_slides_as_ours_does() -> None:
+    problem = flows.FRESH["ReLU network"](flows.SEEDS[0])
+    assert problem.solve("auto", 1e-6)[1].status == Status.SLID
+
+
 @pytest.mark.parametrize("method", ["pair", "rkc", "dop853", "dopri", "lsoda"])
 def test_methods_mean_the_same_by_rtol(method) -> None:
     problem = flows.deep_linear(8.0)

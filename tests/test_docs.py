@@ -173,7 +173,6 @@ def test_the_snippet_of_complete(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_the_snippet_of_compare(capsys, monkeypatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
     run_page("compare")

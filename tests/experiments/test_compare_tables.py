@@ -141,6 +141,18 @@ def test_a_column_that_tells_the_label_is_named() -> None:
     assert "check 'state=dead': it separates the classes alone" in found.verdict[-1]
 
 
+def test_a_rare_level_makes_data_quasi_separable_and_is_named() -> None:
+    table = passengers(80)
+    table["class"][0], table["survived"][0] = "*", "no"
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(table).drop(columns="survived")
+    found = compare(frame, table["survived"], **FEW)
+    assert found.kind == "quasi-separable"
+    assert found.verdict[0].startswith("Quasi-separable: hyperplanes put 1 of 80 rows on their own")
+    assert "joining rare levels or leaving out their rows: 'class=*' has 1 row" in found.verdict[-1]
+    assert not [one for one in found.verdict[1:] if "limit of NGD" in one]
+
+
 def test_balanced_classes_raise_the_recall_of_the_rare_one() -> None:
     random = np.random.default_rng(3)
     y = (np.arange(200) % 10 == 0).astype(int)

@@ -89,13 +89,16 @@ class Kind:
 def kind(config: Kind, loaded: Loaded | None = None) -> Result:
     """Return the kind of the training rows, an index into KINDS, with and without the intercept.
 
+    `separated` counts the rows of two classes that can be separated.
+
     Tables in memory are passed as an argument; tables in files are read where the cell runs.
     """
     loaded = loaded or load(config.data, config.how)
     rows = part(loaded, config.how, None)
     classes = len(loaded.train.classes)
-    rank = separability(rows.x, torch.where(rows.y == 1, 1.0, -1.0).double()).rank
-    out = {"kind": _kind(rows.x, rows.y, classes), "rank": rank, "kind_without": -1}
+    found = separability(rows.x, torch.where(rows.y == 1, 1.0, -1.0).double())
+    out = {"kind": _kind(rows.x, rows.y, classes), "rank": found.rank, "kind_without": -1}
+    out["separated"] = int(found.separated.sum()) if classes == 2 else -1
     if config.how.intercept and classes == 2:
         out["kind_without"] = _kind(rows.x[:, 1:], rows.y, classes)
     return {name: np.asarray(value) for name, value in out.items()}

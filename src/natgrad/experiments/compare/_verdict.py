@@ -8,9 +8,10 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data._prepare import FEWEST_ROWS
 from natgrad.experiments.compare._judge import class_weights
 from natgrad.experiments.compare._tables import Loaded
-from natgrad.experiments.compare.config import Compare
+from natgrad.experiments.compare.config import KINDS, Compare
 from natgrad.fits import PENALTIES
 from natgrad.lab.arrays import Arrays
 
@@ -80,11 +81,11 @@ def verdict(config: Compare, arrays: Arrays, loaded: Loaded, kind: str) -> list[
 def candidates(arrays: Arrays) -> list[Candidate]:
     """Return all methods that have an answer, at their end and stopped."""
     end = dict(zip(arrays.coordinates["path"], arrays["end_loss"].tolist(), strict=True))
-    right = arrays["right"].astype(np.float64)
+    right, quasi = arrays["right"].astype(np.float64), KINDS[int(arrays["kind"])].startswith("q")
     out = [
         Candidate(name, right[k], end.get(name, math.nan))
         for k, name in enumerate(arrays.coordinates["method"])
-        if not np.isnan(right[k]).any()
+        if not np.isnan(right[k]).any() and not (quasi and name == "limit of NGD")
     ]
     stopped = arrays["stop_right"].astype(np.float64)
     for k, name in enumerate(arrays.coordinates["path"]):
@@ -124,13 +125,7 @@ def _kind(arrays: Arrays, loaded: Loaded, kind: str) -> str:
             f"of a linear program. Here the separators are up to {angle:.0f}° apart."
         )
     if kind == "quasi-separable":
-        on = "exactly on the boundary at best" if many == 2 else "overlap"
-        which = f"some of the {rows}" if many == 2 else f"some of the {many} classes"
-        return (
-            f"Quasi-separable: hyperplanes put {which} on their own side without an error, and the "
-            f"others {on}. ‖β‖ grows without bound along the flows of the first, but there is no "
-            "max margin."
-        )
+        return _quasi(arrays, many)
     best = float(np.nanmax(arrays["train_accuracy"]))
     flows = [k for k, name in enumerate(arrays.coordinates["method"]) if name[:3] in ("EGD", "NGD")]
     angle = float(np.nanmax(arrays["angle"][np.ix_(flows, flows)]))
@@ -141,6 +136,23 @@ def _kind(arrays: Arrays, loaded: Loaded, kind: str) -> str:
         "and EGD at every depth and NGD all end there: that is why their separators agree (to "
         f"{angle:.1f}° here), and max margins do not exist. The methods differ only on the way, so "
         f"what matters is where to stop.{folds if _growing(arrays) else ''}"
+    )
+
+
+def _quasi(arrays: Arrays, many: int) -> str:
+    if many > 2:
+        return (
+            f"Quasi-separable: some of the {many} classes can be told from the others without an "
+            "error, the rest overlap. ‖β‖ grows without bound along the flows of the first, and "
+            "those of the rest have a finite optimum. There is no joint max margin."
+        )
+    count = int(arrays["separated"])
+    return (
+        f"Quasi-separable: hyperplanes put {count} of {int(arrays['rows'])} rows on their own "
+        "side, and all others exactly on the boundary. So ‖β‖ grows without bound along every "
+        "flow, because of those rows alone; on the others all flows agree in the end. There is no "
+        "max margin, and the limit of NGD is a direction that leaves the others undecided: it is "
+        "not among the methods compared below."
     )
 
 
@@ -236,12 +248,12 @@ def _ceilings(arrays: Arrays) -> list[str]:
         )
     k = int(np.argmin(arrays["stop_loss"]))
     sure, off = float(arrays["mean_sure"][k, 0]), float(arrays["calibration_error"][k, 0])
-    if off <= _FAR_OFF:
+    if off <= _FAR_OFF and float(np.nanmax(arrays["accuracy"])) <= sure + off:
         name = stopped_name(arrays.coordinates["path"][k])
         out.append(
-            f"Noise: the probabilities of {name} are right to {points(off)} points on average. "
-            "If they were exact, the best possible accuracy with these features would be "
-            f"{percent(sure)}."
+            f"Noise: the probabilities of {name} are right to {points(off)} points on average, and "
+            f"promise an accuracy of {percent(sure)}. Only what is not linear in the features can "
+            "add to that."
         )
     return out
 
@@ -273,6 +285,8 @@ def _try(config: Compare, arrays: Arrays, loaded: Loaded, kind: str) -> list[str
             f"check {told[0]!r}: it separates the classes alone. If it is the label in other "
             "words, leave it out (drop)"
         )
+    if kind == "quasi-separable":
+        out += _rare(loaded)
     counts = arrays["class_rows"]
     if config.class_weight == "none" and counts.min() < _RARE * counts.sum() / len(counts) * 2:
         rare = loaded.train.classes[int(counts.argmin())]
@@ -301,6 +315,21 @@ def _try(config: Compare, arrays: Arrays, loaded: Loaded, kind: str) -> list[str
             "fit more than a hyperplane"
         )
     return [f"To try: {'; '.join(out)}."] if out else []
+
+
+def _rare(loaded: Loaded) -> list[str]:
+    """Return advice on levels of so few rows that they can be separated."""
+    x = loaded.train.x
+    rows = (x == 1).sum(axis=0)
+    levels = ((x == 0) | (x == 1)).all(axis=0) & (rows < FEWEST_ROWS)
+    names = [name for name, one in zip(loaded.train.names, levels, strict=True) if one]
+    if not names:
+        return []
+    many = int(rows[loaded.train.names.index(names[0])])
+    return [
+        f"joining rare levels or leaving out their rows: {names[0]!r} has "
+        f"{many} row{'s' if many != 1 else ''}"
+    ]
 
 
 def percent(share: float) -> str:

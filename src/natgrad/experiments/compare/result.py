@@ -3,6 +3,7 @@
 import html
 import math
 import textwrap
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Comparison", "Stopped", "comparison", "notes"]
 
 _WIDTH = 100  # of printed lines
+_DRAWING = threading.Lock()  # because the style of matplotlib is shared by all threads
 
 Panel = Literal["separators", "coefficients", "stopping", "accuracy", "angles", "calibration"]
 
@@ -215,7 +217,7 @@ class Comparison:
         from natgrad.experiments.compare.draw import picture
         from natgrad.lab.figures import style
 
-        with style():
+        with _DRAWING, style():
             return picture(self.arrays)
 
     def __str__(self) -> str:
@@ -346,7 +348,8 @@ def notes(config: Compare, arrays: Arrays, given: Loaded | None = None) -> Seque
         *_early_sentences(config, arrays),
         f"Accuracy is from {split} over {int(arrays['judged_rows'])} rows, with 95 % Wilson "
         f"intervals{', which treat folds as independent' if folds else ''}. Stopping times and "
-        "penalties λ have the lowest log loss on other folds than the one judged.",
+        "penalties λ have the lowest log loss on "
+        f"{'other folds than the one judged' if folds else 'folds of the training rows'}.",
         *_weight_sentences(config),
         f"EGD is gradient flow to t = {config.until:g} on the mean loss from w₁ = 0 and the other "
         f"factors {config.scale:g}; NGD is natural gradient flow to t = {config.natural_until:g}, "

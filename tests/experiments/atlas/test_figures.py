@@ -16,6 +16,7 @@ from natgrad.experiments.atlas._flows.arc import (
 )
 from natgrad.experiments.atlas._flows.classes import ClassKfac, laplacian_solve
 from natgrad.experiments.atlas._flows.ends import degrees
+from natgrad.experiments.atlas.completion.cells import lift
 from natgrad.experiments.atlas.metrics.cells import population_weights
 from natgrad.flows import kfac, loss_damping
 from natgrad.lab import figures
@@ -135,3 +136,22 @@ def test_population_weights_are_expectations() -> None:
         assert along / across == pytest.approx(
             float((slope * z * z * density).sum() / (slope * density).sum()), rel=1e-6
         )
+
+
+def test_natural_steps_of_products_are_those_of_the_library() -> None:
+    from natgrad import Gaussian, MatrixProduct
+
+    source = torch.Generator().manual_seed(0)
+    model = MatrixProduct(3)
+    factors = model.init_gaussian((5, 5), scale=1.0, generator=source)
+    observed = torch.rand(5, 5, generator=source) < 0.5
+    truth = torch.randn(5, 5, dtype=torch.float64, generator=source)
+    left = (truth - model.hypothesis(factors)) * observed
+    batch = observed.nonzero(), truth[observed]
+    for damping in (0.0, 0.7):
+        expected = natural(
+            Gaussian(reduction="sum"), model, factors, batch, fisher_over="batch", damping=damping
+        )
+        found = lift(list(factors), left, observed.double(), damping)
+        for a, b in zip(found, expected, strict=True):
+            assert float((a - b).norm()) < 1e-2 * float(b.norm())

@@ -1,0 +1,1 @@
+"""Matrix completion: depth's bias kept by natural steps over the observed entries."""

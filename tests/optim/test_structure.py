@@ -9,8 +9,8 @@ from torch.nn.utils import parametrizations, prune
 
 from natgrad import Gaussian
 from natgrad.errors import InvalidInputError
-from natgrad.optim import NGD, Preconditioner
-from tests.helpers import randn
+from natgrad.optim import NGD, Preconditioner, Quadratic, UncoveredWarning
+from tests.helpers import assert_near, randn
 from tests.optim.nets import backward, mlp, seeded, train, weights_of
 
 X, Y = randn(8, 3, seed=1), randn(8, 2, seed=2)
@@ -65,7 +65,6 @@ CHANGES = {
     "parameter replaced": (replace_parameter, "'0.weight' is another tensor"),
     "parameter reshaped": (reshape_parameters, r"shape of '0.weight' was \(6, 3\) and is \(5, 3\)"),
     "weights assigned": (assign_weights, "assign=True"),
-    "frozen": (lambda m: m[0].weight.requires_grad_(False), "'0.weight' is frozen .* lr=0"),
     "parametrized": (lambda m: parametrizations.orthogonal(m[0]), "parametrizations.weight"),
     "weight norm": (lambda m: parametrizations.weight_norm(m[2]), "'2.weight' is gone"),
     "pruned": (lambda m: prune.l1_unstructured(m[0], "weight", 2), "'0.weight_orig' is new"),
@@ -105,14 +104,50 @@ def test_a_model_without_numbers_is_named():
         optimizer.step()
 
 
-def test_an_unfrozen_parameter_is_named():
-    model, criterion = seeded(with_frozen), Gaussian()
-    optimizer = NGD(model, criterion)
+@pytest.mark.parametrize("options", [{}, {"step_length": Quadratic()}], ids=["learned", "measured"])
+def test_a_layer_unfrozen_later_moves_with_its_block(options):
+    """From the next step on, as if it had been trained from the beginning, with its own factors."""
+    model, criterion = seeded(lambda: mlp(3, 6, 6, 2)), Gaussian()
+    model[0].requires_grad_(False)
+    model[2].bias.requires_grad_(False)
+    optimizer = NGD(model, criterion, weight_average=2.0, **options)
+    assert "0" not in optimizer._core.preconditioner.blocks
+    train(optimizer, criterion, X, Y, 5)
+    kept = optimizer._core.preconditioner.blocks["4"]
+    model.requires_grad_(True)
+    before = weights_of(model)
     train(optimizer, criterion, X, Y, 1)
-    model[0].bias.requires_grad_(True)
-    backward(model, criterion, X, Y)
-    with pytest.raises(InvalidInputError, match=r"'0\.bias' was frozen and now"):
-        optimizer.step()
+    assert optimizer.statistics.refreshed
+    for a, b in zip(before, weights_of(model), strict=True):
+        assert not torch.equal(a, b)
+    blocks = optimizer._core.preconditioner.blocks
+    assert blocks["4"] is kept
+    rows = torch.cat([X, X.new_ones(len(X), 1)], 1)
+    inputs = blocks["0"].inputs.matrix.tril()
+    assert_near(inputs, (rows.mT @ rows / len(X)).tril(), 1e-10)
+    assert blocks["2"].layer.shape == (6, 7)  # with its bias now
+    losses = train(optimizer, criterion, X, Y, 8)
+    assert losses[-1] < losses[0]
+    with optimizer.averaged():
+        pass
+    fresh = NGD(model, criterion, weight_average=2.0, **options)
+    fresh.load_state_dict(optimizer.state_dict())
+
+
+def test_a_frozen_layer_stands_still_and_its_group_waits():
+    model, criterion = seeded(lambda: mlp(3, 6, 2)), Gaussian()
+    model[0].requires_grad_(False)
+    groups = [{"params": model[0].parameters(), "lr": 0.5}]
+    optimizer = NGD(model, criterion, groups=groups)
+    train(optimizer, criterion, X, Y, 2)
+    model[0].requires_grad_(True)
+    model[2].weight.requires_grad_(False)  # its bias moves on, without a block
+    before = weights_of(model)
+    with pytest.warns(UncoveredWarning, match=r"2\.bias"):
+        train(optimizer, criterion, X, Y, 1)
+    moved = [not torch.equal(a, b) for a, b in zip(before, weights_of(model), strict=True)]
+    assert moved == [True, True, False, True]
+    assert [len(group["params"]) for group in optimizer.param_groups] == [2, 2]
 
 
 def test_what_is_undone_in_time_does_not_matter():

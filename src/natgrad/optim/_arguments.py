@@ -156,7 +156,7 @@ def divide(
         >>> [(len(group["params"]), group.get("lr")) for group in found]
         [(1, 0.1), (1, None)]
     """
-    left = {p: None for p in trainable}
+    left = dict.fromkeys((*trainable, *model.parameters()))  # frozen ones may be trained later
     made: list[dict[str, Any]] = []
     for i, group in enumerate(_listed(groups)):
         where = f"groups[{i}]"
@@ -172,17 +172,15 @@ def divide(
             if name in group
         }
         params = _parameters(group["params"], where)
-        own = [p for p in params if p.requires_grad]
-        strangers = [p for p in own if p not in left]
+        strangers = [p for p in params if p not in left]
         if strangers:
             raise InvalidInputError(
                 f"{len(strangers)} parameters of a group are not the model's, or are in two groups."
             )
-        for p in own:
-            del left[p]
-        made.append({**own_options, "params": own})
-    if left:
-        made.append({"params": list(left)})
+        for p in params:
+            left.pop(p, None)
+        made.append({**own_options, "params": params})
+    made.append({"params": [p for p in left if p.requires_grad]})
     return [group for group in made if group["params"]]
 
 

@@ -77,6 +77,15 @@ class Core:
         self.strict, self.method = strict, method
         device = next(model.parameters()).device
         self.generator = generator or torch.Generator(device).manual_seed(self.world.rank)
+        self._options: dict[str, Any] = {
+            "factors": factors,
+            "method": method,
+            "solver": solver,
+            "split": split,
+            "relative": relative,
+            "adam": adam,
+            "world": self.world,
+        }
         alone = method == "conjugate_gradients" or factors.source == "propagated"
         if alone and self.world.size > 1:
             raise UnsupportedError(
@@ -86,18 +95,7 @@ class Core:
         whole = method == "conjugate_gradients"
         coverage = Coverage({}, {}, {}) if whole else _covered(model, factors)
         announce(coverage.reasons, strict)
-        self.preconditioner = preconditioner(
-            model,
-            criterion.base,
-            coverage,
-            factors=factors,
-            method=method,
-            solver=solver,
-            split=split,
-            relative=relative,
-            adam=adam,
-            world=self.world,
-        )
+        self.preconditioner = preconditioner(model, criterion.base, coverage, **self._options)
         gather = Gather(
             coverage,
             factors,
@@ -112,6 +110,26 @@ class Core:
         )
         self.custom = reduction is not None
         weakref.finalize(self, Capture.remove, self.capture)
+
+    def refit(self) -> None:
+        """Cover the parameters that are trained now; blocks that are left as they were stay.
+
+        Factors are updated with the next batch, so that new blocks get theirs.
+        """
+        if self.method != "conjugate_gradients":
+            before, gather = self.preconditioner, self.capture.gather
+            known = gather.coverage.reasons
+            coverage = _covered(self.model, self._options["factors"])
+            fresh = {name: why for name, why in coverage.reasons.items() if name not in known}
+            announce(fresh, self.strict)
+            after = preconditioner(self.model, self.likelihood, coverage, **self._options)
+            assert isinstance(before, BlockDiagonal)
+            assert isinstance(after, BlockDiagonal)
+            after.take_over(before)
+            self.preconditioner = after
+            gather.coverage, gather.settled = coverage, after.settled
+        self.capture.watch()
+        self.schedule.set(steps=self.schedule.steps, since=self.schedule.since, due=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything a resumed run needs."""

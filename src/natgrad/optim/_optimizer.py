@@ -55,6 +55,23 @@ class Resumable(torch.optim.Optimizer):
         finally:
             self._average.swap()
 
+    def _refit(self) -> None:
+        """Follow a model of which parameters were frozen or unfrozen.
+
+        Parameters that are in no group join the last one.
+        """
+        grouped = {p for group in self.param_groups for p in group["params"]}
+        now = [p for p in self._core.model.parameters() if p.requires_grad]
+        self.param_groups[-1]["params"] += [p for p in now if p not in grouped]
+        self._params = [p for group in self.param_groups for p in group["params"]]
+        self._params = [p for p in self._params if p.requires_grad]
+        self._core.refit()
+        if self._lengths is not None:
+            self._lengths.follow(self._core.preconditioner.names)
+        for part in (self._average, self._measured):
+            if part is not None:
+                part.follow(self._params)
+
     def remove(self) -> None:
         """Remove every hook from the model and the criterion; `step` cannot be used afterwards."""
         self._core.capture.remove()
@@ -67,8 +84,8 @@ class Resumable(torch.optim.Optimizer):
         """
         if "_core" in self.__dict__:
             raise UnsupportedError(
-                "NGD follows one model from the beginning: name groups= when constructing it, and "
-                "freeze parameters with requires_grad_(False) before."
+                "NGD follows one model from the beginning: name groups= when constructing it. They "
+                "may hold frozen parameters, which move once requires_grad_(True) is called."
             )
         super().add_param_group(param_group)
 

@@ -198,6 +198,13 @@ class WeightAverage:
         self.buffers = [name for name, b in model.named_buffers() if b.is_floating_point()]
         self.values = [t.detach().clone() for t in self._moving()]
 
+    def follow(self, params: Sequence[Tensor]) -> None:
+        """Average other parameters; those that are new start at their present values."""
+        held = dict(zip(self._params, self.values, strict=False))
+        buffers = self.values[len(self._params) :]
+        self._params = list(params)
+        self.values = [*(held[p] if p in held else p.detach().clone() for p in params), *buffers]
+
     def _moving(self) -> list[Tensor]:
         """Return parameters and buffers; a module may replace a buffer by another tensor."""
         if not self.buffers:

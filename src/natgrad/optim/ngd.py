@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
@@ -181,7 +182,7 @@ class NGD(Resumable):
         self.generator = self._core.generator
         self._whole = Whole()
         self._momentum = Momentum(momentum, state_dtype) if momentum else None
-        params = [p for group in self.param_groups for p in group["params"]]
+        params = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         self._params = params
         self._average = None
         if weight_average is not None:
@@ -193,6 +194,8 @@ class NGD(Resumable):
         else:
             ruler = Ruler(self.step_length, custom=reduction is not None)
             self._measured = Measured(ruler, params, self.damping.reject)
+        if self._core.world.size == 1:  # DistributedDataParallel does not follow either
+            self._core.capture.refit = weakref.WeakMethod(self._refit)
         self._damping = Adaptation(self.damping)
         self._warned = False
 
@@ -289,6 +292,8 @@ class NGD(Resumable):
                 has changed since the optimizer was constructed.
         """
         core, capture = self._core, self._core.capture
+        if core.world.size == 1 and capture.structure.refrozen():
+            self._refit()
         capture.structure.check()
         returned = None
         if closure is not None:

@@ -78,6 +78,7 @@ class Capture:
         paused: Whether the hooks do nothing.
         visits: The passes through each layer since the outputs of the last forward were used.
         structure: The model's structure when the hooks were installed.
+        refit: Called before a forward pass if parameters were frozen or unfrozen.
     """
 
     def __init__(
@@ -92,12 +93,14 @@ class Capture:
         self.model, self.criterion, self.compiled = model, criterion, compiled
         self.gather, self.schedule, self.reduction = gather, schedule, reduction
         self.paused = False
-        self.structure = Structure(model, gather.coverage.layers)
         self._entry = model if compiled is None else compiled
         self._calls: list[tuple[Call, Callable[[], object]]] = []
         self.visits: dict[str, list[Visit]] = {}
         self._replay: Replay | None = None
         self._habits = Habits()
+        self.refit: Callable[[], Callable[[], None] | None] = lambda: None
+        self._layer_handles: list[RemovableHandle] = []
+        self.watch()
         self._handles = self._install(weakref.ref(self))
 
     def _install(self, this: "weakref.ref[Capture]") -> list[RemovableHandle]:
@@ -106,6 +109,9 @@ class Capture:
         def before(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             capture = this()
             if capture is not None and not capture.paused and capture._enters(module):
+                refit = capture.refit()
+                if refit is not None and capture.structure.refrozen():
+                    refit()
                 capture._begin(args, kwargs)
 
         def after(module: Module, _: Any, output: Any) -> None:
@@ -123,12 +129,20 @@ class Capture:
                 capture._criterion_called(likelihood, output, y, loss, parts or (output,))
 
         handles = [self._entry.register_forward_pre_hook(before, with_kwargs=True)]
-        if self.compiled is None:
-            handles += watch_layers(this, self.gather.coverage.layers)
         handles.append(self._entry.register_forward_hook(after))
         if self.reduction is None:
             handles += self.criterion.watch(listen)
         return handles
+
+    def watch(self) -> None:
+        """Install the hooks on the layers that have blocks now, in place of former ones."""
+        layers = self.gather.coverage.layers
+        for handle in self._layer_handles:
+            handle.remove()
+        self.structure = Structure(self.model, layers)
+        self._layer_handles = []
+        if self.compiled is None:
+            self._layer_handles = watch_layers(weakref.ref(self), layers)
 
     def _enters(self, module: Module) -> bool:
         """Return whether this module is the one that the user calls, and capture is active."""
@@ -143,9 +157,9 @@ class Capture:
 
     def remove(self) -> None:
         """Remove every hook."""
-        for handle in self._handles:
+        for handle in (*self._handles, *self._layer_handles):
             handle.remove()
-        self._handles = []
+        self._handles, self._layer_handles = [], []
         self.clear()
 
     def clear(self) -> None:
@@ -311,6 +325,10 @@ class Structure:
         hooked = {layer.module for layer in layers.values()}
         self._modules = {name: m for name, m in model.named_modules() if m in hooked}
         self.names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+
+    def refrozen(self) -> bool:
+        """Return whether a parameter was frozen or unfrozen."""
+        return any(p.requires_grad != self._looks[name][-1] for name, p in self._params.items())
 
     def check(self) -> None:
         """Raise if the model has changed since the optimizer was constructed.

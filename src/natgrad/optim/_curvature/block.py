@@ -81,6 +81,18 @@ class BlockDiagonal:
     def _without(self, param: Parameter) -> PlainBlock | AdamBlock:
         return AdamBlock(param) if self.adam else PlainBlock(param, self.memory)
 
+    def take_over(self, other: "BlockDiagonal") -> None:
+        """Take the blocks of another one for layers and parameters that both have."""
+        for name, block in other.blocks.items():
+            own = self.blocks.get(name)
+            if own is not None and list(map(id, own.layer.parameters)) == list(
+                map(id, block.layer.parameters)
+            ):
+                self.blocks[name] = block
+                self.coverage.layers[name] = block.layer
+        self.plain |= {name: plain for name, plain in other.plain.items() if name in self.plain}
+        self.settled |= {name for name in self.blocks if self.blocks[name].settled}
+
     def observe(self, total: float) -> None:
         """Record the gradients of a step, which are `total` times those of the average loss."""
         for plain in self.plain.values():

@@ -88,6 +88,13 @@ class Lengths:
         self._loss = self._spread = 0.0  # averages of losses, and of their distances from it
         self._batches = 0
 
+    def follow(self, blocks: Iterable[str]) -> None:
+        """Take other blocks; those that are new start as all did."""
+        names = list(blocks)
+        self.values = {name: self.values.get(name, self.rule.start) for name in names}
+        self.left = {name: self.left.get(name, 0.0) for name in names}
+        self._last = {name: last for name, last in self._last.items() if name in self.values}
+
     def raised(self, loss: float | None, n: int, reject: float) -> bool:
         """Return whether the last step must be undone, by the loss of the batch after it.
 

@@ -28,8 +28,12 @@ class Measured:
     """
 
     def __init__(self, ruler: Ruler, params: Sequence[Tensor], reject: float) -> None:
-        self.ruler, self.params, self.reject = ruler, params, reject
-        self._backup = Backup(params)
+        self.ruler, self.reject = ruler, reject
+        self.follow(params)
+
+    def follow(self, params: Sequence[Tensor]) -> None:
+        """Take other parameters."""
+        self.params, self._backup = params, Backup(params)
 
     def take(
         self,

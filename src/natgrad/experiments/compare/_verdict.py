@@ -81,7 +81,8 @@ def verdict(config: Compare, arrays: Arrays, loaded: Loaded, kind: str) -> list[
 def candidates(arrays: Arrays) -> list[Candidate]:
     """Return all methods that have an answer, at their end and stopped."""
     end = dict(zip(arrays.coordinates["path"], arrays["end_loss"].tolist(), strict=True))
-    right, quasi = arrays["right"].astype(np.float64), KINDS[int(arrays["kind"])].startswith("q")
+    right = arrays["right"].astype(np.float64)
+    quasi = KINDS[int(arrays["kind"])] == "quasi-separable" and int(arrays["separated"]) >= 0
     out = [
         Candidate(name, right[k], end.get(name, math.nan))
         for k, name in enumerate(arrays.coordinates["method"])
@@ -248,7 +249,7 @@ def _ceilings(arrays: Arrays) -> list[str]:
         )
     k = int(np.argmin(arrays["stop_loss"]))
     sure, off = float(arrays["mean_sure"][k, 0]), float(arrays["calibration_error"][k, 0])
-    if off <= _FAR_OFF and float(np.nanmax(arrays["accuracy"])) <= sure + off:
+    if off <= _FAR_OFF and float(arrays["stop_accuracy"][k]) <= sure:
         name = stopped_name(arrays.coordinates["path"][k])
         out.append(
             f"Noise: the probabilities of {name} are right to {points(off)} points on average, and "

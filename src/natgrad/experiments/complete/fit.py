@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from natgrad._checks import refuse_unknown
 from natgrad._renamed import renamed
 from natgrad.errors import InvalidInputError
+from natgrad.experiments._results import refuse_to_overwrite
 from natgrad.experiments.complete._choose import Once, completed_matrix, compute
 from natgrad.experiments.complete._tables import data_of, digest, divide, in_memory, load
 from natgrad.experiments.complete.config import (
@@ -143,25 +144,6 @@ def complete_table(
     if options.long:
         found.save(saved.with_name(f"{saved.stem}-long{saved.suffix}"), layout="long")
     return Outcome(found, report, saved)
-
-
-def refuse_to_overwrite(folder: Path, config: Complete) -> None:
-    """Raise an error if a folder holds results of other options or other data.
-
-    Raises:
-        InvalidInputError: If it does.
-    """
-    if not (folder / "config.toml").is_file():
-        return
-    try:
-        same = RunFolder(folder).config(type(config)) == config
-    except InvalidInputError:  # of another version, or broken
-        same = False
-    if not same:
-        raise InvalidInputError(
-            f"{folder} holds results of other options or other data. Give another folder with "
-            "--out, or overwrite them with --force."
-        )
 
 
 def presets(data: Data, **options: Any) -> Mapping[Preset, Complete]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from natgrad._checks import refuse_unknown
 from natgrad._renamed import renamed
-from natgrad.errors import InvalidInputError
 from natgrad.experiments._results import refuse_to_overwrite
 from natgrad.experiments.complete._choose import Once, completed_matrix, compute
 from natgrad.experiments.complete._tables import data_of, digest, divide, in_memory, load

@@ -64,6 +64,7 @@ ONLY: dict[str, set[str]] = {
         "likelihoods",
         "parametrizations",
         "directions",
+        "optim",
         "stopping",
         "flows",
         "limits",

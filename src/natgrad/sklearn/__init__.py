@@ -7,7 +7,18 @@ except ImportError as _error:
         "natgrad.sklearn needs scikit-learn: pip install 'natgrad[sklearn]'."
     ) from _error
 
+from natgrad.sklearn._completion import DeepMatrixCompletion
+from natgrad.sklearn._displays import HeldOutDisplay, SeparatorDisplay
 from natgrad.sklearn._imputer import DeepMatrixImputer
+from natgrad.sklearn._networks import NGDClassifier, NGDRegressor
 from natgrad.sklearn._separator import SeparatorClassifier
 
-__all__ = ["DeepMatrixImputer", "SeparatorClassifier"]
+__all__ = [
+    "DeepMatrixCompletion",
+    "DeepMatrixImputer",
+    "HeldOutDisplay",
+    "NGDClassifier",
+    "NGDRegressor",
+    "SeparatorClassifier",
+    "SeparatorDisplay",
+]

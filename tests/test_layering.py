@@ -12,7 +12,7 @@ ROOT = Path(natgrad.__file__).parent
 # set are in the same layer and do not import each other.
 LAYERS: list[set[str]] = [
     {"errors", "_checksum", "_warn", "playground"},
-    {"_checks", "_renamed"},
+    {"_checks", "_renamed", "_show"},
     {"_named"},
     {"linalg", "data", "lab"},
     {"likelihoods"},
@@ -35,6 +35,7 @@ ONLY: dict[str, set[str]] = {
     "_checks": {"errors"},
     "_named": {"errors", "_checks"},
     "_renamed": {"errors"},
+    "_show": {"errors"},
     "linalg": {"errors", "_checks", "_named"},
     "data": {"errors", "_checks", "_named"},
     "lab": {"errors", "_checks", "_named", "_checksum"},
@@ -42,6 +43,7 @@ ONLY: dict[str, set[str]] = {
         "errors",
         "_checks",
         "_named",
+        "_show",
         "_warn",
         "linalg",
         "likelihoods",
@@ -52,6 +54,7 @@ ONLY: dict[str, set[str]] = {
         "errors",
         "_checks",
         "_named",
+        "_show",
         "_renamed",
         "linalg",
         "likelihoods",

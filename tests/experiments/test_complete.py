@@ -13,6 +13,7 @@ from natgrad.data.completion import low_rank
 from natgrad.data.triples import index_table, make_table
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.complete import _tables, complete
+from natgrad.experiments.complete._choose import _Setting, _settings
 from natgrad.experiments.complete.config import (
     SIZES,
     Centering,
@@ -86,10 +87,39 @@ def test_entries_by_label_and_summary(problem, found):
     assert found.predict(3, "new", unknown="means") == pytest.approx(over_columns, rel=1e-5)
     text = "\n".join(found.lines())
     assert repr(found) == text
-    assert "<pre>40 × 30" in found._repr_html_()
+    assert "40 × 30 matrix, 500 entries" in found._repr_html_()
+    assert "nine of ten" in text
     assert "40 × 30 matrix" in text
     assert text.count("(best)") == 1
     assert "effective rank" in text
+
+
+def test_intervals_contain_their_share():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 50)) + rng.normal(size=(60, 50))
+    seen = rng.random((60, 50)) < 0.5
+    found = complete(
+        *np.argwhere(seen).T, truth[seen], clip=False, depths=(2,), scales=(1e-3,), ranks=(3,)
+    )
+    i, j = np.argwhere(~seen).T
+    for level in (0.5, 0.9):
+        low, high = found.interval(i, j, level=level)
+        inside = ((low <= truth[~seen]) & (truth[~seen] <= high)).mean()
+        assert abs(inside - level) < 0.05  # 1500 entries: standard error .01
+    low, high = found.interval(3, 7)
+    assert low < found.predict(3, 7) < high
+    with pytest.raises(InvalidInputError, match="level"):
+        found.interval(3, 7, level=1.0)
+    axes = found.plot()
+    assert [text.get_text() for text in axes.get_yticklabels()] == list(found.test_error)
+
+
+def test_a_large_table_takes_the_cheap_setting_among_good_ones():
+    deep = [_Setting("means", depth, scale) for depth in (2, 3) for scale in (1e-3, 1e-6)]
+    errors = np.array([[[1.5, 1.01], [1.02, 1.0]]])
+    raced = [{"evaluations": np.asarray(k)} for k in (100, 200, 300, 1000)]
+    assert _settings(deep, raced, errors, large=False) == [deep[3]]
+    assert _settings(deep, raced, errors, large=True) == [deep[1]]
 
 
 def test_the_top_of_a_row_leaves_observed_entries_out(problem, found):

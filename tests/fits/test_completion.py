@@ -231,3 +231,22 @@ def test_entries_that_cannot_be_fitted_are_refused(parts, change, words):
         fit_product(replace(parts[1], **change))
     with pytest.raises(NatgradError, match="to the same matrix as entries"):
         fit_product(parts[1], held_out=replace(parts[2], shape=(50, 50)))
+
+
+def test_fits_do_not_depend_on_the_default_dtype():
+    positions = (torch.arange(120).view(12, 10) % 3 > 0).nonzero()
+    values = ((positions[:, 0] + 1.0) * (positions[:, 1] - 4.5)).double()
+    entries = Entries((12, 10), positions, values)
+
+    def both():
+        by_norm = fit_nuclear_norm(entries, width=3, penalty=1 / 8).model.matrix()
+        return by_norm, fit_averaged(entries, hidden=2, members=2).model.matrix()
+
+    before = both()
+    torch.set_default_dtype(torch.float64)
+    try:
+        after = both()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for a, b in zip(before, after, strict=True):
+        assert torch.equal(a, b)

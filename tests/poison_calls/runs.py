@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 import natgrad as ng
 from natgrad import flows, linalg
@@ -130,6 +132,10 @@ add(
 )
 
 
+def drawn() -> Axes:
+    return Figure().subplots()
+
+
 def trajectory() -> ng.Trajectory[Any]:
     return ng.Trajectory(real(3), real(3, 2), real(3))
 
@@ -142,6 +148,7 @@ def saved() -> str:
 
 
 add_method("natgrad.Trajectory.at", trajectory, lambda: {"index": 0})
+add_method("natgrad.Trajectory.plot", trajectory, lambda: {"name": None, "ax": drawn()})
 add_method("natgrad.Trajectory.save", trajectory, lambda: {"path": "other.safetensors"})
 add_method("natgrad.Trajectory.load", lambda: ng.Trajectory, lambda: {"path": saved()})
 
@@ -150,6 +157,16 @@ add_method("natgrad.Trajectory.load", lambda: ng.Trajectory, lambda: {"path": sa
 
 _two = lambda: {"x": separable_x(), "y": signs()}  # noqa: E731
 _under = lambda: {"x": real(2, 3), "y": real(2)}  # noqa: E731
+add_method(
+    "natgrad.limits.Limit.plot",
+    lambda: ng.limits.least_squares(real(2, 3), real(2), kind="minimum_norm"),
+    lambda: {"ax": drawn()},
+)
+add_method(
+    "natgrad.optim.Diagnosis.plot",
+    lambda: ng.diagnose(torch.nn.Linear(2, 1).double(), ng.Gaussian(), real(5, 2)),
+    lambda: {"ax": drawn()},
+)
 add("natgrad.limits.basis_pursuit", ng.limits.basis_pursuit, lambda: {**_under(), "rtol": 1e-6})
 add(
     "natgrad.limits.least_squares",

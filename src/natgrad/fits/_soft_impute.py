@@ -50,8 +50,9 @@ class SoftImpute:
         rows, columns = entries.shape
         self._values = entries.values.float()
         self._residual: Residual = residual(entries.positions, self._values, entries.shape)
-        v = torch.linalg.qr(torch.randn(columns, width, generator=generator))[0]
-        self.now = LowRank(torch.zeros(rows, width), torch.zeros(width), v)
+        start = torch.randn(columns, width, generator=generator, dtype=torch.float32)
+        v = torch.linalg.qr(start)[0]
+        self.now = LowRank(v.new_zeros(rows, width), v.new_zeros(width), v)
 
     def largest(self) -> float:
         """Return the λ above which the solution is zero: the entries' largest singular value."""

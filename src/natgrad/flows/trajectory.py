@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import torch
 from safetensors import safe_open
@@ -13,9 +13,13 @@ from torch import Tensor
 from natgrad._checks import integer
 from natgrad._checks import path as as_path
 from natgrad._checksum import Raw, checksum, verify
+from natgrad._show import as_table, axes_or_new
 from natgrad.errors import InvalidInputError
 from natgrad.parametrizations.base import P, Params, leaves, rebuild
 from natgrad.stopping import Status
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Trajectory"]
 
@@ -23,7 +27,7 @@ _FORMAT = "natgrad trajectory 2"
 _WITHOUT_CHECKSUM = "natgrad trajectory 1"  # what natgrad 0.1 wrote
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trajectory(Generic[P]):
     """A path of parameters at saved times.
 
@@ -81,6 +85,65 @@ class Trajectory(Generic[P]):
     def final(self) -> P:
         """Return the parameters at the last saved time."""
         return self.at(-1)
+
+    def __repr__(self) -> str:
+        """Return a summary, without the states."""
+        return "Trajectory(" + ", ".join(f"{name}: {value}" for name, value in self._facts()) + ")"
+
+    def _repr_html_(self) -> str:
+        return as_table("Trajectory", self._facts())
+
+    def _facts(self) -> list[tuple[str, object]]:
+        numbers = sum(leaf[0].numel() for leaf in leaves(self.states)) if len(self) else 0
+        ends = (0, -1) if len(self) else ()
+        times, losses = ([float(t[k]) for k in ends] for t in (self.times, self.losses))
+        return [
+            ("status", self.status.value),
+            *([("detail", self.detail)] if self.detail else []),
+            *([("method", self.method)] if self.method else []),
+            ("saved times", len(self)),
+            ("t", " … ".join(f"{t:.4g}" for t in times)),
+            ("loss", " → ".join(f"{loss:.4g}" for loss in losses)),
+            ("parameters", numbers),
+            *([("recorded", ", ".join(self.recorded))] if self.recorded else []),
+            ("evaluations", self.evaluations),
+            ("steps", self.steps),
+        ]
+
+    def plot(self, name: str | None = None, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the loss, or a recorded diagnostic, against time; return the axes.
+
+        Args:
+            name: Name of a recorded diagnostic with one number per time; by default the loss.
+            ax: Axes to draw on; by default new ones.
+
+        Raises:
+            InvalidInputError: If nothing of this name was recorded, or it is not a number.
+
+        Example:
+            >>> path = Trajectory(torch.tensor([0.0, 1.0]), torch.eye(2), torch.tensor([1.0, 0.1]))
+            >>> path.plot().get_yscale()
+            'log'
+        """
+        if name is not None and (not isinstance(name, str) or name not in self.recorded):
+            known = ", ".join(map(repr, self.recorded)) or "nothing"
+            raise InvalidInputError(f"no diagnostic {name!r} was recorded, but {known}.")
+        values = self.losses if name is None else self.recorded[name]
+        if values.ndim != 1:
+            raise InvalidInputError(
+                f"{name!r} has shape {tuple(values.shape[1:])} at each time; only numbers can be "
+                "drawn."
+            )
+        ax = axes_or_new(ax)
+        times, values = self.times.detach().cpu().double(), values.detach().cpu().double()
+        ax.plot(times.numpy(), values.numpy(), marker="o" if len(self) < 30 else None)
+        if len(self) > 2 and float(times[-1]) > 50 * float(times[times > 0].min()):
+            ax.set_xscale("symlog", linthresh=float(times[times > 0].min()))
+        if bool((values > 0).all()):
+            ax.set_yscale("log")
+        ax.set_xlabel("time t")
+        ax.set_ylabel("loss" if name is None else name)
+        return ax
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file; `load` gives it back bit for bit.

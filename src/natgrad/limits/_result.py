@@ -2,11 +2,16 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from natgrad._show import as_table, axes_or_new
 from natgrad.errors import VelocityOverflowError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +51,48 @@ class Limit:
     unique: bool | None = None
     local: bool = False
     starts: tuple[float, ...] = ()
+
+    def _repr_html_(self) -> str:
+        shape = " × ".join(map(str, self.solution.shape))
+        proof = {None: "not examined", True: "yes", False: "no"}[self.unique]
+        return as_table(
+            "Limit",
+            [
+                ("solution", f"{shape}, norm {float(self.solution.double().norm()):.4g}"),
+                ("value", f"{self.value:.6g}"),
+                (self.certificate_name, f"{self.certificate:.2g}"),
+                ("solver", self.solver),
+                ("unique", proof),
+                ("global", "not proven" if self.local else "yes"),
+                *([] if self.basis is None else [("samples that determine it", len(self.basis))]),
+            ],
+        )
+
+    def plot(self, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the coefficients of the solution, or a matrix as a picture; return the axes.
+
+        Args:
+            ax: Axes to draw on; by default new ones.
+
+        Example:
+            >>> from natgrad.limits import least_squares
+            >>> least_squares(torch.eye(2), torch.tensor([1.0, 2.0])).plot().get_xlabel()
+            'coefficient'
+        """
+        ax = axes_or_new(ax)
+        values = self.solution.detach().cpu().double().numpy()
+        if values.ndim == 2:
+            high = max(float(abs(values).max()), 1e-300)
+            picture = ax.imshow(values, cmap="RdBu_r", vmin=-high, vmax=high, aspect="auto")
+            ax.figure.colorbar(picture, ax=ax)
+            ax.set_xlabel("column")
+            ax.set_ylabel("row")
+            return ax
+        ax.axhline(0, color="0.7", linewidth=0.8)
+        ax.stem(range(len(values)), values, basefmt=" ")
+        ax.set_xlabel("coefficient")
+        ax.set_ylabel("value")
+        return ax
 
 
 def finish(limit: Limit, like: Tensor, seconds: float) -> Limit:

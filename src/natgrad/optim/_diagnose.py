@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch.nn import Module
 
 from natgrad._checks import ALL_FLOATS, dense, describe, function, require_finite
 from natgrad._named import named
+from natgrad._show import as_table, axes_or_new
 from natgrad.errors import DtypeError, InvalidInputError, NatgradError, ShapeError
 from natgrad.optim._arguments import trainable
 from natgrad.optim._capture.batch import Call
@@ -23,6 +24,9 @@ from natgrad.optim._curvature.kronecker import KroneckerBlock
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim._trial import held_bytes, trial, untouched
 from natgrad.optim.preconditioner import Preconditioner
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Exact steps pay off if the number of outputs or of parameters is at most this;
 # docs/gauss_newton.md has the measurements.
@@ -110,6 +114,47 @@ class Diagnosis:
             f"{self.seconds / self.plain:.2f} times forward and backward"
         )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head = ("layer", "kind", "matrix", "cond Λ", "cond Λ̃", "refresh")
+        rows: list[tuple[object, ...]] = [
+            (
+                r.name,
+                r.kind,
+                "×".join(map(str, r.shape)),
+                f"{r.inputs:.1e}",
+                f"{r.errors:.1e}",
+                f"{r.products:.2f}",
+            )
+            for r in self.layers
+        ]
+        rows += [(name, f"plain gradient steps ({why})") for name, why in self.uncovered.items()]
+        title = f"{self.parameters} parameters; recommended: {self.recommends}"
+        return as_table(title, rows, head)
+
+    def plot(self, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the condition numbers of the factors of each layer; return the axes.
+
+        Args:
+            ax: Axes to draw on; by default new ones.
+
+        Example:
+            >>> import natgrad as ng
+            >>> found = diagnose(torch.nn.Linear(2, 1), ng.Gaussian(), torch.randn(50, 2))
+            >>> found.plot().get_xlabel()
+            'condition number'
+        """
+        ax = axes_or_new(ax)
+        where = range(len(self.layers))
+        for shift, name in ((0.2, "inputs"), (-0.2, "errors")):
+            sizes = [max(1.0, getattr(layer, name)) for layer in self.layers]
+            label = f"second moments of {name}"
+            ax.barh([-k + shift for k in where], sizes, height=0.36, label=label)
+        ax.set_yticks([-k for k in where], [layer.name or layer.kind for layer in self.layers])
+        ax.set_xscale("log")
+        ax.set_xlabel("condition number")
+        ax.legend(fontsize=8)
+        return ax
 
 
 @named

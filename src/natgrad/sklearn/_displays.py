@@ -7,6 +7,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from natgrad._checks import integer
+from natgrad._show import axes_or_new
 from natgrad.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class SeparatorDisplay:
         """
         from matplotlib.colors import ListedColormap
 
-        ax = _axes(ax)
+        ax = axes_or_new(ax)
         many = len(self.names)
         colors = [_COLORS[k % len(_COLORS)] for k in range(many)]
         inside, limits = self.regions
@@ -205,7 +206,7 @@ class HeldOutDisplay:
         Args:
             ax: Axes; by default new ones.
         """
-        ax = _axes(ax)
+        ax = axes_or_new(ax)
         for k, curve in enumerate(self.curves):
             color, best = _COLORS[k % len(_COLORS)], int(curve.argmin())
             ax.plot(np.arange(len(curve)), curve, color=color, label=f"network {k + 1}")
@@ -215,15 +216,3 @@ class HeldOutDisplay:
         ax.set_ylabel("loss on the held-out fold")
         ax.legend(fontsize=8)
         return ax
-
-
-def _axes(ax: "Axes | None") -> "Axes":
-    if ax is not None:
-        return ax
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise InvalidInputError(
-            "pictures need matplotlib: pip install 'natgrad[lab]', or matplotlib alone."
-        ) from error
-    return pyplot.subplots()[1]

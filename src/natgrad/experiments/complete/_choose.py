@@ -12,7 +12,7 @@ from natgrad.diagnostics import effective_rank
 from natgrad.experiments.complete import _cells as cells
 from natgrad.experiments.complete._tables import Loaded, Part, load
 from natgrad.experiments.complete.config import Centering, Complete
-from natgrad.experiments.complete.result import METHODS
+from natgrad.experiments.complete.result import METHODS, SHARES
 from natgrad.fits import LowRankModel
 from natgrad.fits._averaged import average
 from natgrad.lab.arrays import Arrays
@@ -21,8 +21,9 @@ from natgrad.lab.experiment import Sweep
 
 _PLAIN_SCALE = 1e-3
 _FOLDS = 10
-_AVERAGED = 2_000_000  # entries fitted in an average; larger tables have fewer members
+_AVERAGED = 4_000_000  # entries fitted in an average; larger tables have fewer members
 _OUT = 1.2  # a center whose validation error is this many times the best is discarded
+_NEARLY = 1.03  # in large tables, errors up to this many times the best are as good
 _LEAST = 0.05  # smaller weights are set to zero
 
 
@@ -79,11 +80,7 @@ def compute(config: Complete, sweep: Sweep, given: Loaded | None = None) -> Arra
     of_deep, of_plain = raced[: len(deep)], raced[len(deep) : len(deep) + len(plain)]
     of_nuclear = raced[len(deep) + len(plain) :]
     errors = _errors(of_deep).reshape(shape)
-    settings = [
-        deep[k * errors[0].size + int(errors[k].argmin())]
-        for k in range(len(errors))
-        if errors[k].min() <= _OUT * errors.min()
-    ]
+    settings = _settings(deep, of_deep, errors, large=asking.raced_on_a_block)
     averaged = _Averaged(asking, settings, sweep, "test")
     judged = _peers(
         asking,
@@ -114,6 +111,7 @@ def compute(config: Complete, sweep: Sweep, given: Loaded | None = None) -> Arra
     ranks = _errors(of_plain).reshape(len(config.centers), -1)
     arrays.add("validation_error_plain", ranks.min(0), "rank")
     arrays.add("fold_error", averaged.fold_errors(), "fold")
+    arrays.add("residual_quantile", averaged.residual_quantiles(), "share")
     by_center = {s.center: (w, s) for w, s in zip(averaged.weights, settings, strict=True)}
     none = (0.0, settings[main])
     found = [by_center.get(center, none) for center in config.centers]
@@ -126,6 +124,29 @@ def compute(config: Complete, sweep: Sweep, given: Loaded | None = None) -> Arra
     arrays.add("singular_values", values, "value")
     arrays.add("effective_rank", float(effective_rank(torch.diag(torch.from_numpy(values)))))
     return arrays
+
+
+def _settings(
+    deep: Sequence[_Setting],
+    raced: Sequence[Result],
+    errors: npt.NDArray[np.float64],
+    *,
+    large: bool,
+) -> list[_Setting]:
+    """Return the settings to average: the best of each center, or a cheap good one if it is large.
+
+    Large tables have many entries per row, so settings differ less on them than on the block on
+    which they raced, but a fit costs many times as much.
+    """
+    if large:
+        gradients = np.array([float(result["evaluations"]) for result in raced])
+        good = errors.ravel() <= _NEARLY * errors.min()
+        return [deep[int(np.where(good, gradients, np.inf).argmin())]]
+    return [
+        deep[k * errors[0].size + int(errors[k].argmin())]
+        for k in range(len(errors))
+        if errors[k].min() <= _OUT * errors.min()
+    ]
 
 
 def _errors(results: Sequence[Result]) -> npt.NDArray[np.float64]:
@@ -174,10 +195,18 @@ class _Averaged:
 
     def fold_errors(self) -> npt.NDArray[np.float64]:
         """Return the root mean squared error on each fold, by the products that did not see it."""
-        pairs = zip(self._predicted, self.weights, strict=True)
-        gap = torch.stack([w * p for p, w in pairs]).sum(0) - self._target
+        gap = self._gaps()
         parts = gap.tensor_split(min(self._members, len(gap)))
         return np.array([math.sqrt(float(part.square().mean())) for part in parts])
+
+    def residual_quantiles(self) -> npt.NDArray[np.float64]:
+        """Return quantiles of value − prediction at entries of the folds, at equal steps."""
+        found: npt.NDArray[np.float64] = np.quantile(-self._gaps().numpy(), SHARES)
+        return found
+
+    def _gaps(self) -> torch.Tensor:
+        pairs = zip(self._predicted, self.weights, strict=True)
+        return torch.stack([w * p for p, w in pairs]).sum(0) - self._target
 
 
 def _peers(

@@ -1,24 +1,27 @@
 """The result of a completion: the matrix, and how good its predictions are."""
 
 import csv
-import html
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad._checks import choice, describe, integer
+from natgrad._checks import choice, describe, integer, number
 from natgrad._checks import path as as_path
+from natgrad._show import as_table, axes_or_new
 from natgrad.errors import InvalidInputError
 from natgrad.experiments._arguments import column
 from natgrad.experiments.complete._tables import Loaded
 from natgrad.lab.arrays import Arrays
 
-__all__ = ["METHODS", "Completed", "check_target", "completed"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["METHODS", "SHARES", "Completed", "check_target", "completed"]
 
 METHODS = (
     "deep product",
@@ -27,6 +30,9 @@ METHODS = (
     "row and column means",
     "overall mean",
 )
+
+SHARES = np.linspace(0, 1, 201)
+"""Shares at which quantiles of residuals are kept."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +55,8 @@ class Completed:
         centers: Weight of each centering in the deep product.
         fold_errors: Root mean squared error on each fold, by products that did not see it.
         observed: Row and column of each observed entry, shape `(n, 2)`.
+        residual_quantiles: Quantiles of value − prediction at entries of the folds, by products
+            that did not see them, at 201 equal steps from 0 to 1.
     """
 
     matrix: npt.NDArray[np.float32]
@@ -64,6 +72,7 @@ class Completed:
     centers: dict[str, float]
     fold_errors: npt.NDArray[np.float64]
     observed: npt.NDArray[np.int64]
+    residual_quantiles: npt.NDArray[np.float64]
 
     def predict(
         self, rows: Any, columns: Any, *, unknown: Literal["refuse", "means"] = "refuse"
@@ -90,6 +99,43 @@ class Completed:
                 "columns."
             )
         return self._at(*np.broadcast_arrays(i, j))
+
+    def interval(self, rows: Any, columns: Any, *, level: float = 0.9) -> Any:
+        """Return the lower and the upper end of an interval for each entry.
+
+        The interval is the prediction plus quantiles of the residuals on the folds. It contains a
+        share of about `level` of new values on average over all entries. It has the same width for
+        all of them, so it is too wide for some rows and too narrow for others.
+
+        Args:
+            rows: As for `predict`.
+            columns: As for `predict`.
+            level: Share of the values inside, between 0 and 1.
+
+        Raises:
+            InvalidInputError: If a label never occurred, or the level is not such a share.
+        """
+        level = number(level, "level", low=0, low_open=True, high=1, high_open=True)
+        ends = np.interp([(1 - level) / 2, (1 + level) / 2], SHARES, self.residual_quantiles)
+        value = self.predict(rows, columns)
+        return value + float(ends[0]), value + float(ends[1])
+
+    def plot(self, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the test error of each method as a bar; return the axes.
+
+        Args:
+            ax: Axes to draw on; by default new ones.
+        """
+        ax = axes_or_new(ax)
+        names, errors = list(self.test_error), list(self.test_error.values())
+        where = range(len(names))
+        ax.barh([-k for k in where], errors, height=0.6)
+        ax.set_yticks([-k for k in where], names)
+        for k, error in enumerate(errors):
+            ax.text(error, -k, f" {error:.4g}", va="center", fontsize=8)
+        ax.set_xlim(0, 1.15 * max(errors))
+        ax.set_xlabel(f"root mean squared error on {self.test_entries} test entries")
+        return ax
 
     def _places(self, labels: Any, side: str, unknown: str) -> tuple[npt.NDArray[np.int64], bool]:
         """Return positions of labels, −1 for unknown ones, and whether it was a single label."""
@@ -173,7 +219,20 @@ class Completed:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        rows, columns = self.matrix.shape
+        errors = [(name, f"{error:.4g}") for name, error in self.test_error.items()]
+        low, high = (float(self.residual_quantiles[k]) for k in (10, -11))
+        facts = [
+            ("depth, initial scale", f"{self.depth}, {self.scale:g}"),
+            ("centering", self._centered()),
+            ("error on the folds", f"{self.fold_errors.mean():.4g} ± {self.fold_errors.std():.2g}"),
+            ("nine of ten residuals on the folds", f"between {low:.3g} and {high:.3g}"),
+            ("effective rank", f"{self.effective_rank:.3g}"),
+            *(("note", note) for note in self.notes),
+        ]
+        title = f"{rows} × {columns} matrix, {len(self.observed)} entries observed"
+        head = ("method", f"error on {self.test_entries} test entries")
+        return as_table(title, errors, head) + as_table("Deep product", facts)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything except the matrix as a dictionary of plain values."""
@@ -206,6 +265,8 @@ class Completed:
             ),
             f"error on {len(self.fold_errors)} folds, each predicted by products that did not see "
             f"it: {self.fold_errors.mean():.4g} ± {self.fold_errors.std():.2g}",
+            f"nine of ten values lie {self.residual_quantiles[10]:+.3g} … "
+            f"{self.residual_quantiles[-11]:+.3g} from their prediction",
             f"effective rank {self.effective_rank:.3g}; singular values {top}"
             f"{', …' if len(self.singular_values) > 8 else ''}",
         ]
@@ -273,4 +334,5 @@ def completed(arrays: Arrays, matrix: npt.NDArray[np.float32], loaded: Loaded) -
         dict(zip(arrays.coordinates["center"], arrays["center_weight"].tolist(), strict=True)),
         arrays["fold_error"],
         loaded.triples.positions.numpy(),
+        arrays["residual_quantile"],
     )

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import Linear, ReLU, Sequential, SiLU, Tanh
 
-from natgrad.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from natgrad.likelihoods.base import Whitened
+from natgrad.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Whitened
 from natgrad.optim.gauss_newton import GaussNewton
 from natgrad.optim.ngd import NGD
 

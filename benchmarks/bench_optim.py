@@ -195,9 +195,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "the same, factors in blocks": {"step_length": Quadratic(), "factors": Factors(rows=None)},
     "the same, of enough rows": {"step_length": Quadratic()},
     "default: learned lengths": {},
-    "the same, empirical Fisher": {"factors": Factors(source="empirical")},
+    "default, but whole factors": {"factors": Factors(block=None)},
+    "default, but all rows": {"factors": Factors(rows=None)},
+    "default, but refreshed at every third step": {"refresh": 3},
+    "default, but empirical Fisher": {"factors": Factors(source="empirical")},
+    "default, but no average of the weights": {"weight_average": None},
 }
-"""From the most expensive step to the default, one change at a time."""
+"""From the most expensive step to the default, then the default with one part changed."""
 
 
 def cycle(

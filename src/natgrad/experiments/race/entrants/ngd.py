@@ -24,7 +24,7 @@ class Natural(Learning):
         super().__init__(problem, model, run.settings)
         settings = run.settings
         self.published = run.method == PUBLISHED
-        self.criterion = _criterion(problem)
+        self.criterion = criterion_of(problem)
         options: dict[str, Any] = {}
         if settings.momentum is not None:
             options["momentum"] = settings.momentum
@@ -56,7 +56,8 @@ class Natural(Learning):
         return count_bytes(self.optimizer.state_dict())
 
 
-def _criterion(problem: Problem) -> Any:
+def criterion_of(problem: Problem) -> Any:
+    """Return the criterion to call on the network's outputs and the labels."""
     kinds: dict[Kind, Callable[[], Any]] = {
         "squared": Gaussian,
         "categories": Categorical,

@@ -49,17 +49,20 @@ def test_lengths_follow_the_slope_that_is_left():
     """Against the formula, from gradients and weights alone."""
     model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
     optimizer = NGD(model, criterion, momentum=0.0)
-    logs, left = dict.fromkeys(("0", "2"), math.log(0.03)), dict.fromkeys(("0", "2"), 0.0)
+    logs, left = dict.fromkeys(("0", "2"), math.log(0.03)), 0.0
     past: dict[str, tuple[Tensor, float]] = {}
     for k in range(12):
         x, y = randn(40, 3, seed=10 + k), randn(40, 2, seed=40 + k)
         backward(model, criterion, x, y)
         g = gradients(model)
-        for name, (d, slope) in past.items():
-            h = float((joint(g, name) * d).sum()) / slope
-            h = max(-1.0, min(1.0, h))
-            left[name] = (left[name] + h) / 2
-            logs[name] += h * (0.1 + 0.4 * (max(0.0, 2 * left[name] - 1) if h > 0 else 0.0))
+        found = {
+            name: max(-1.0, min(1.0, float((joint(g, name) * d).sum()) / slope))
+            for name, (d, slope) in past.items()
+        }
+        left = (left + min(found.values())) / 2 if found else left
+        far = max(0.0, left - 0.6) / 0.4
+        for name, h in found.items():
+            logs[name] += h * (0.1 + 0.4 * far if h > 0 else 0.1)
         before = {name: p.detach().clone() for name, p in model.named_parameters()}
         optimizer.step()
         steps = {name: before[name] - p.detach() for name, p in model.named_parameters()}

@@ -211,9 +211,9 @@ class Learned:
     changes outputs by about the same fraction whatever the layer's size. No layer steps farther
     than its natural step d itself. The length η grows or shrinks by up to 10 % per step:
     log η += `rate` · h, |h| ≤ 1, where h is the slope of the next gradient along the last
-    direction, divided by the slope at the start of the step. While almost all of the slope is left
-    step after step, η grows by up to 65 % (`fast`). This costs one inner product, and no pass
-    through the model.
+    direction, divided by the slope at the start of the step. While most of the slope is left in
+    every layer, step after step, η grows by up to 65 % (`fast`). This costs one inner product, and
+    no pass through the model.
 
     If the loss of the next batch is far above that of the last ones (`reject` of the damping), the
     last step is undone, that batch is skipped, and all lengths are halved.

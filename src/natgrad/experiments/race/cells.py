@@ -35,9 +35,6 @@ from natgrad.lab.experiment import Experiment, Sweep
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TUNING_SEED = 0
-"""Seed of all trials; the finals use the seeds from 1 on."""
-
 _SETTINGS = tuple(field.name for field in fields(Settings))
 _ONLY_ON = {KFAC: ("autoencoder", "digits"), PUBLISHED: ("autoencoder", "digits", "table")}
 """Contestants that race on some problems only: kfac-jax on those that its process can build."""
@@ -65,7 +62,7 @@ def compute(config: Race, sweep: Sweep) -> Arrays:
         problem=[heat.problem for heat in heats],
         entrant=[*config.contestants, DEFAULT],
         contestant=list(config.contestants),
-        seed=[TUNING_SEED + 1 + k for k in range(config.seeds)],
+        seed=[1 + k for k in range(config.seeds)],
         trial=list(range(config.draws + config.refinements)),
         look=list(range(config.points + 1)),
         setting=list(_SETTINGS),
@@ -153,8 +150,8 @@ def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> tuple[dict[st
         )
         return Cell(_runner(who), run, f"{heat.problem}, {who}, seed {seed}")
 
-    def trial(who: str, settings: Settings, budget: float) -> Cell:
-        return cell(who, settings, budget, TUNING_SEED, test=False)
+    def trial(who: str, settings: Settings, budget: float, seed: int) -> Cell:
+        return cell(who, settings, budget, seed, test=False)
 
     spaces = {who: space(who, heat.problem, heat.batches) for who in heat.contestants}
     found, target = tune(config, spaces, heat.budget, trial, sweep, heat.problem)

@@ -13,8 +13,11 @@ from natgrad.experiments.race.training import Settings
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.experiment import Sweep
 
-MakeCell = Callable[[str, Settings, float], Cell]
-"""Makes the cell of a contestant's trial with these settings and this budget."""
+MakeCell = Callable[[str, Settings, float, int], Cell]
+"""Makes the cell of a contestant's trial with these settings, this budget and this seed."""
+
+SEEDS = range(0, -1000, -1)
+"""Seeds of the tuning; trials use the first, and the finals only seeds from 1 on."""
 
 
 @dataclass
@@ -63,8 +66,9 @@ def tune(
     """Return what every contestant tried, and the target.
 
     All get the same numbers of runs, and take turns. Short runs have a schedule of their own
-    length. The target is fixed before any run of the finals: it is the lowest score that a peer
-    reached by `config.mark` of the budget.
+    length. The target is fixed before any run of the finals. First the lowest score that any peer
+    reached by `config.mark` of the budget ranks the whole runs. One run may have been lucky, so the
+    best peers run with further seeds, and the target is the lowest median of that score.
 
     Args:
         config: The race.
@@ -77,7 +81,8 @@ def tune(
     found = {who: Tuning() for who in spaces}
 
     def run(drawn: Sequence[tuple[str, Settings]], seconds: float, name: str) -> list[Result]:
-        return sweep([cell(who, s, seconds) for who, s in drawn], f"{title}: {name}")
+        made = [cell(who, settings, seconds, SEEDS[0]) for who, settings in drawn]
+        return sweep(made, f"{title}: {name}")
 
     draws = {who: space.draw(config.draws) for who, space in spaces.items()}
     rounds = [[(who, draws[who][k]) for who in spaces] for k in range(config.draws)]
@@ -95,22 +100,32 @@ def tune(
     whole = run([(who, found[who].settings[k]) for who, k in order], budget, "whole runs")
     for (who, k), result in zip(order, whole, strict=True):
         found[who].whole[k] = result
-    target = marked(found, config.mark * budget)
+    mark = config.mark * budget
+    peers = [tuning for who, tuning in found.items() if who in PEERS]
+    lowest = min(by(mark, result) for tuning in peers for result in tuning.whole.values())
+    _choose(found, lowest)
+    best = [who for who in finalists(config, found) if who in PEERS]
+    order = [(who, seed) for seed in SEEDS[1 : config.marks] for who in best]
+    again = [cell(who, found[who].settings[found[who].chosen], budget, s) for who, s in order]
+    scores = {who: [by(mark, found[who].whole[found[who].chosen])] for who in best}
+    for (who, _), result in zip(order, sweep(again, f"{title}: the target"), strict=True):
+        scores[who].append(by(mark, result))
+    target = min(float(np.median(each)) for each in scores.values())
+    _choose(found, target)
+    return found, target
+
+
+def by(seconds: float, result: Result) -> float:
+    """Return the lowest score of a run by this time."""
+    return float(np.min(result["score"][result["seconds"] <= seconds]))
+
+
+def _choose(found: Mapping[str, Tuning], target: float) -> None:
+    """Choose every contestant's settings, by seconds to a target, then by the best score."""
     for tuning in found.values():
         ranks = {k: _rank(result, target) for k, result in tuning.whole.items()}
         tuning.chosen = min(ranks, key=ranks.__getitem__)
         tuning.rank = ranks[tuning.chosen]
-    return found, target
-
-
-def marked(found: Mapping[str, Tuning], seconds: float) -> float:
-    """Return the lowest score that a peer reached within these seconds of a whole run."""
-    return min(
-        float(np.min(result["score"][result["seconds"] <= seconds]))
-        for who, tuning in found.items()
-        if who in PEERS
-        for result in tuning.whole.values()
-    )
 
 
 def finalists(config: Race, found: Mapping[str, Tuning]) -> list[str]:

@@ -21,6 +21,9 @@ from natgrad.optim.step_length import Learned
 # the average with which losses are compared.
 _FEW, _LATEST = 8, 0.1
 
+# If more than this part of the slope is left on average, lengths are far too short.
+_FAR = 0.6
+
 
 @dataclass
 class Trace:
@@ -57,8 +60,8 @@ class Lengths:
     After a step along d the next gradient g has the slope gᵀd. With h the ratio of this slope to
     the one that the step began with, log η += rate · h, |h| ≤ 1: h > 0 says that the step ended
     before the minimum along d, h < 0 beyond it. The next batch is independent of d, so h does not
-    mistake the noise of a batch for a slope. If more than half of the slope was left after the last
-    steps, too, η is far too short, and the rate rises up to `fast`.
+    mistake the noise of a batch for a slope. While most of the slope is left in every block, all
+    lengths are far too short, and the rate rises up to `fast`.
 
     Args:
         rule: The constants.
@@ -68,7 +71,7 @@ class Lengths:
 
     Attributes:
         values: η by block.
-        left: An average of the last h by block.
+        left: An average of the least h of each step.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class Lengths:
         self.world = World() if world is None else world
         self._owners = {} if owners is None else owners
         self.values = dict.fromkeys(blocks, rule.start)
-        self.left = dict.fromkeys(self.values, 0.0)
+        self.left = 0.0
         self._last: dict[str, Trace] = {}
         self._bound: set[str] = set()
         self._loss = self._spread = 0.0  # averages of losses, and of their distances from it
@@ -92,7 +95,6 @@ class Lengths:
         """Take other blocks; those that are new start as all did."""
         names = list(blocks)
         self.values = {name: self.values.get(name, self.rule.start) for name in names}
-        self.left = {name: self.left.get(name, 0.0) for name in names}
         self._last = {name: last for name, last in self._last.items() if name in self.values}
 
     def raised(self, loss: float | None, n: int, reject: float) -> bool:
@@ -119,29 +121,33 @@ class Lengths:
 
     def learn(self, batch: Batch) -> None:
         """Update every η from the slopes of this batch along the last step."""
-        names, found = [], []
+        names, slopes = [], []
         for name, last in self._last.items():
             if last.gain > 0 and last.slope > 0 and any(p.grad is not None for p in last.params):
                 names.append(name)
                 alone = batch.world.size == 1
-                found.append(last.along() * (1.0 if alone else batch.world.share(last.owner)))
+                slopes.append(last.along() * (1.0 if alone else batch.world.share(last.owner)))
         # the sum is the same in every process
-        left = batch.sum(torch.stack(found).tolist() if found else [])
+        left = batch.sum(torch.stack(slopes).tolist() if slopes else [])
+        found = {}
         for name, slope in zip(names, left, strict=True):
-            last = self._last[name]
-            h = slope / batch.total / last.slope if batch.total else 0.0
+            h = slope / batch.total / self._last[name].slope if batch.total else math.nan
             if math.isfinite(h):
-                h = max(-1.0, min(0.0 if last.bound else 1.0, h))
-                self._change(name, h, last.gain)
+                found[name] = max(-1.0, min(0.0 if self._last[name].bound else 1.0, h))
+        if found:
+            self._change(found)
         self._last = {}
 
-    def _change(self, name: str, h: float, gain: float) -> None:
+    def _change(self, found: Mapping[str, float]) -> None:
+        """Change every η by its h."""
         rule = self.rule
-        self.left[name] = left = (self.left[name] + h) / 2
-        far = max(0.0, 2 * left - 1) if h > 0 else 0.0
+        self.left = (self.left + min(found.values())) / 2
+        far = max(0.0, (self.left - _FAR) / (1 - _FAR))
         rate = rule.rate + (rule.fast - rule.rate) * far
-        value = self.values[name] * math.exp(rate * gain * h)
-        self.values[name] = min(max(value, rule.floor), rule.ceiling)
+        for name, h in found.items():
+            by = (rate if h > 0 else rule.rate) * self._last[name].gain * h
+            value = self.values[name] * math.exp(by)
+            self.values[name] = min(max(value, rule.floor), rule.ceiling)
 
     def apply(self, direction: Direction) -> None:
         """Scale every part of a direction to its length: η times its norm, but at most d itself.
@@ -223,7 +229,7 @@ class Lengths:
             torch._foreach_add_(last.params, tensors, alpha=last.rate)
         for name, value in self.values.items():
             self.values[name] = max(value / 2, self.rule.floor)
-        self._last, self.left = {}, dict.fromkeys(self.values, 0.0)
+        self._last, self.left = {}, 0.0
 
     def state_dict(self, names: Mapping[Tensor, str]) -> dict[str, Any]:
         """Return the lengths and the last step by block, and its direction by parameter."""
@@ -239,7 +245,7 @@ class Lengths:
             }
             tensors |= {names[p]: d for p, d in zip(trace.params, trace.tensors, strict=False)}
         losses = {"mean": self._loss, "spread": self._spread, "batches": self._batches}
-        numbers = {"values": dict(self.values), "left": dict(self.left)}
+        numbers = {"values": dict(self.values), "left": self.left}
         return {**numbers, "last": last, "tensors": tensors, "losses": losses}
 
     def check_state(self, state: Any, where: str, names: Mapping[Tensor, str]) -> None:
@@ -252,8 +258,7 @@ class Lengths:
         for block, value in entries(state["values"], f"{where}.values", self.values).items():
             bounds = {"low": self.rule.floor, "high": self.rule.ceiling}
             real(value, f"{where}.values.{block}", **bounds)
-        for block, value in entries(state["left"], f"{where}.left", self.values).items():
-            real(value, f"{where}.left.{block}", low=-1, high=1)
+        real(state["left"], f"{where}.left", low=-1, high=1)
         tensors = entries(state["tensors"], f"{where}.tensors", names.values())
         for p, name in names.items():
             if tensors[name] is not None:
@@ -282,7 +287,7 @@ class Lengths:
     def load_state_dict(self, state: Mapping[str, Any], names: Mapping[Tensor, str]) -> None:
         """Load a checked state."""
         kept = {name: p for p, name in names.items()}
-        self.values, self.left = dict(state["values"]), dict(state["left"])
+        self.values, self.left = dict(state["values"]), state["left"]
         losses = state["losses"]
         self._loss, self._spread = losses["mean"], losses["spread"]
         self._batches = losses["batches"]

@@ -232,6 +232,8 @@ def test_through_the_laboratory(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / one.folder
     assert report["claims"] == []
     assert report["departures"][0].startswith("Separable: ")
+    assert report["story"].startswith("Separable: ")
+    assert "Best on held-out rows: " in report["story"]
     assert any(one.startswith("The data are separable") for one in report["departures"])
     assert (folder / "figure.png").stat().st_size > 10_000
     again = sweep()

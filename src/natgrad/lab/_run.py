@@ -64,7 +64,7 @@ def run(request: Request, out: Path, sweep: Sweeper) -> dict[str, Any]:
         "figure": experiment.name,
         "title": experiment.title,
         "source": experiment.source,
-        "story": experiment.story,
+        "story": experiment.tell(config, arrays) if experiment.tell else experiment.story,
         "preset": request.preset,
         "options": request.options,
         "command": list(request.command),

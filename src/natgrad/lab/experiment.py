@@ -71,6 +71,7 @@ class Experiment(Generic[_C]):
         title: What it shows, in a sentence without a full stop.
         source: Where it is printed.
         story: Three sentences that lead to the title: the question, what is seen, what it means.
+        tell: Return the story where it depends on the result, as for a user's own data.
         presets: A config for each preset. Its fields are the command line's options, and their
             docstrings its help.
         minutes: Expected minutes on two cores, by preset.
@@ -97,6 +98,7 @@ class Experiment(Generic[_C]):
     draw: Callable[[_C, "Arrays"], "Figure"]
     departures: Callable[[_C, "Arrays"], Sequence[str]] = no_departures
     story: str = ""
+    tell: Callable[[_C, "Arrays"], str] | None = None
 
     @property
     def folder(self) -> str:

@@ -4,6 +4,7 @@ Pictures are those of the folder `runs`, which `make reproduce` fills. A figure 
 yet is shown by the small picture that `_pictures.py` keeps in `_static/figures`.
 """
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,6 @@ from natgrad.lab.experiment import PRESETS, Experiment
 from natgrad.lab.registry import experiments
 
 KEPT = Path(__file__).parent / "_static" / "figures"
-SMOKE = {"pinn/burgers", "pinn/allen_cahn", "pinn/poisson5d"}
-"""Figures whose kept picture is of the smoke preset, because the others take minutes."""
 
 
 def write(folder: Path, runs: Path) -> None:
@@ -24,8 +23,7 @@ def write(folder: Path, runs: Path) -> None:
         "=======",
         "",
         "Every figure, what it shows, and the command that makes it. The pictures are small copies "
-        "of runs with the quick preset, unless said otherwise. After ``make reproduce``, ``make "
-        "docs`` shows your own.",
+        "of earlier runs. After ``make reproduce``, ``make docs`` shows your own.",
         "",
     ]
     for experiment in experiments():
@@ -44,12 +42,14 @@ def _entry(experiment: Experiment[Any], suffix: str) -> list[str]:
     picture = [
         f".. figure:: {experiment.folder}{suffix}",
         f"   :alt: {title}",
-        "   :class: paper",
+        "   :figclass: wide",
         "",
     ]
     minutes = ", ".join(f"{preset} {experiment.minutes[preset]:g}" for preset in PRESETS)
-    if suffix == ".png" and experiment.name in SMOKE:
-        picture[-1:] = ["", "   The smoke preset: a few steps only.", ""]
+    if suffix == ".png":
+        preset = json.loads((KEPT / "presets.json").read_text())[experiment.folder]
+        few = ", a few steps only: the form of the figure, not its result" * (preset == "smoke")
+        picture += [f"   The {preset} preset{few}.", ""]
     return [
         f".. _figure-{experiment.folder}:",
         "",

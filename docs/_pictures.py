@@ -4,6 +4,7 @@ They are kept in the repository, so that the gallery and the findings have pictu
 was computed. Run it again when a figure has changed.
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from PIL import Image
 from natgrad.lab._boxes import Box, read_boxes
 
 DOCS = Path(__file__).parent
+KEPT = DOCS / "_static" / "figures"
+PRESETS = KEPT / "presets.json"
 WIDEST = 1500
 
 # The panels of a finding: figure, and their places in the picture, row by row.
@@ -39,10 +42,12 @@ ERASED: dict[str, Box] = {
 
 def write(runs: Path) -> None:
     """Write a picture for every figure in the folder, and for every finding about it."""
+    presets = json.loads(PRESETS.read_text()) if PRESETS.exists() else {}
     for picture in sorted(runs.glob("*/figure.png")):
         name = picture.parent.name
         figure = Image.open(picture).convert("RGB")
-        _save(figure, DOCS / "_static" / "figures" / f"{name}.png")
+        _save(figure, KEPT / f"{name}.png")
+        presets[name] = json.loads((picture.parent / "report.json").read_text())["preset"]
         boxes = read_boxes(picture.with_suffix(".svg").read_bytes())
         for finding, (source, places) in FINDINGS.items():
             if source == name:
@@ -50,6 +55,7 @@ def write(runs: Path) -> None:
                 if finding in ERASED:
                     panel.paste("white", _pixels(panel, ERASED[finding]))
                 _save(panel, DOCS / "findings" / "pictures" / f"{finding}.png")
+    PRESETS.write_text(json.dumps(presets, indent=1, sort_keys=True) + "\n")
 
 
 def _cut(figure: Image.Image, boxes: list[Box]) -> Image.Image:

@@ -57,8 +57,8 @@ def decaying_damping(damping: float, *, rate: float = 1.0) -> DampingSchedule:
 def loss_damping(damping: float, *, power: float) -> DampingSchedule:
     """Return λ = λ₀ Lᵃ for the loss L.
 
-    On separable data it determines the limit of logistic regression: damping that falls slower than
-    the loss (a < 1) gives the ℓ2 max margin, damping that falls faster gives the natural limit.
+    On separable data it determines the limit of logistic regression: a ≤ 1 gives the ℓ2 max margin.
+    With a > 1 the limit is the shortest separator on a face of {b: yₙ xₙ·b ≥ 1}, often a vertex.
 
     Args:
         damping: λ₀ ≥ 0.

@@ -51,6 +51,11 @@ ROWS = [
         test_layers.test_groups_are_convolutions_side_by_side,
     ),
     (
+        "Linear, Conv1d, Conv2d, Conv3d with weight norm or spectral norm",
+        "the block of the effective weight, chained; σ fixed during a step; no groups",
+        test_layers.test_computed_weights_have_the_chained_block_of_the_effective_weight,
+    ),
+    (
         "Embedding",
         "frequencies ⊗ Λ̃",
         test_layers.test_an_embedding_of_single_tokens_has_an_exact_diagonal_input_factor,

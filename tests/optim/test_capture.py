@@ -19,7 +19,7 @@ from torch.nn import (
     Sequential,
     Tanh,
 )
-from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils.parametrizations import orthogonal
 
 from natgrad import Categorical, Gaussian
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError, UnsupportedError
@@ -303,7 +303,7 @@ def tied() -> Sequential:
     [
         (tied, "tied to another module", ["0", "4"]),
         (lambda: Sequential(torch.nn.LSTM(2, 4, proj_size=2), Linear(2, 2)), "projections", ["1"]),
-        (lambda: Sequential(weight_norm(Linear(3, 2)), Linear(2, 2)), "computed from", ["1"]),
+        (lambda: Sequential(orthogonal(Linear(3, 2)), Linear(2, 2)), "computed from", ["1"]),
         (lambda: Sequential(Embedding(5, 3, sparse=True), Linear(3, 2)), "sparse", ["1"]),
         (lambda: Sequential(torch.nn.Bilinear(2, 2, 3), Linear(3, 2)), "Bilinear is not", ["1"]),
     ],

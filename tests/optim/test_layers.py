@@ -1,5 +1,7 @@
 """Every supported layer, against the dense Fisher or the approximation that is stated for it."""
 
+import copy
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -30,6 +32,7 @@ from torch.nn import (
     Sequential,
     Tanh,
 )
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from natgrad import Categorical, Gaussian, Network, reference
 from natgrad.errors import ShapeError
@@ -583,3 +586,92 @@ def test_shared_rows_are_refused_where_errors_are_not_independent():
     x, y = randn(6, 4, 2, seed=5), randn(24, 2, seed=6)
     with pytest.raises(ShapeError, match="expand them to one each"):
         started(lambda: Positions(True), Gaussian(), x, y)
+
+
+def normed(norm: Callable[[Module], Module], module: Module) -> Sequential:
+    """A network that begins with a layer whose weight is computed."""
+    net = first(norm(module), Tanh(), Flatten(), Linear(4, 3)).double()
+    with torch.no_grad():
+        for _ in range(2000):  # until the power iteration of spectral norm has converged
+            _ = net[0].weight
+        if norm is weight_norm:  # magnitudes that are not the norms
+            net[0].parametrizations.weight.original0.mul_(1.7)
+    return net
+
+
+NORMED = {"Linear": lambda: Linear(3, 4, bias=False), "Conv1d": lambda: Conv1d(2, 4, 2, bias=False)}
+
+
+@pytest.mark.parametrize("name", NORMED)
+@pytest.mark.parametrize("norm", [weight_norm, spectral_norm])
+def test_computed_weights_have_the_chained_block_of_the_effective_weight(norm, name):
+    """One sample: JᵀFJ is the dense block; under spectral norm wherever σ does not change."""
+    build = lambda: normed(norm, NORMED[name]())  # noqa: E731
+    shape = (1, 3) if name == "Linear" else (1, 2, 2)
+    x, y, criterion = randn(*shape, seed=4), torch.tensor([1]), Categorical()
+    torch.manual_seed(0)
+    net = build()
+    started_from = copy.deepcopy(net.state_dict())
+    optimizer = NGD(net, criterion, strict=True, factors=EXACT)
+    backward(net, criterion, x, y)
+    optimizer.step()
+    found, module = block(optimizer, "0"), net[0]
+    inputs, errors = symmetric(found.inputs.matrix), symmetric(found.errors.matrix)
+    kinds = module.parametrizations.weight
+    names = [f"0.parametrizations.weight.{key}" for key, _ in kinds.named_parameters()]
+    model = net.eval()  # in training mode the power iteration goes on
+    model.load_state_dict(started_from)
+    values = tuple(p.detach() for p in kinds.parameters())
+
+    def logits(*given: Tensor) -> Tensor:
+        return torch.func.functional_call(model, dict(zip(names, given, strict=True)), x)[0]
+
+    parts = torch.autograd.functional.jacobian(logits, values)
+    J = torch.cat([part.flatten(1) for part in parts], 1)
+    p = logits(*values).softmax(0).detach()
+    dense = J.mT @ (torch.diag(p) - torch.outer(p, p)) @ J
+    if norm is weight_norm:
+        pieces = torch.autograd.functional.jacobian(kinds[0], values)
+        size = values[-1].numel()
+        chain = torch.cat([piece.reshape(size, -1) for piece in pieces], 1)
+        assert_near(chain.mT @ torch.kron(errors, inputs) @ chain, dense, 1e-9)
+        return
+    original = values[0]
+    u, sigma, v = torch.linalg.svd(original.flatten(1))
+    along = torch.outer(u[:, 0], v[0]).reshape(-1, 1)
+    still = torch.eye(len(along)) - along @ along.mT
+    block_of_v = torch.kron(errors, inputs) / sigma[0] ** 2
+    assert_near(still @ block_of_v @ still, still @ dense @ still, 1e-6)
+
+
+@pytest.mark.parametrize("name", NORMED)
+def test_a_step_under_weight_norm_moves_the_weight_as_without_it(name):
+    """J d = (Λ̃ + γ̃)⁻¹ G (Λ + γ)⁻¹ with the gradient G in the effective weight."""
+    build = lambda: normed(weight_norm, NORMED[name]())  # noqa: E731
+    shape = (9, 3) if name == "Linear" else (9, 2, 2)
+    x, y, criterion = randn(*shape, seed=4), torch.arange(9) % 3, Categorical()
+    model, rule = seeded(build), {"step_length": EqualShare(), "damping": 0.1, "momentum": 0.0}
+    optimizer = NGD(model, criterion, strict=True, lr=1e-6, factors=EXACT, **rule)
+    before = model[0].weight.detach().clone()
+    backward(model, criterion, x, y)
+    optimizer.step()
+    moved = (before - model[0].weight.detach()).flatten(1) / (1e-6 / 2)
+    plain = first(NORMED[name](), Tanh(), Flatten(), seeded(build)[3])
+    with torch.no_grad():
+        plain[0].weight.data = before
+    backward(plain, criterion, x, y)
+    wanted = block(optimizer, "0").direction(plain[0].weight.grad.flatten(1))
+    assert_near(moved, wanted, 1e-5)
+
+
+@pytest.mark.parametrize("norm", [weight_norm, spectral_norm])
+def test_networks_with_computed_weights_train(norm):
+    torch.manual_seed(0)
+    model = Sequential(norm(Conv1d(2, 6, 2)), Tanh(), Flatten(), norm(Linear(18, 12)), Tanh())
+    model.append(Linear(12, 3))
+    x, y = torch.randn(60, 2, 4), torch.arange(60) % 3
+    criterion = torch.nn.CrossEntropyLoss()
+    optimizer = NGD(model, criterion, strict=True)
+    losses = train(optimizer, criterion, x, y, 25)
+    # a norm of one bounds the logits
+    assert losses[-1] < (0.2 if norm is weight_norm else 0.85) * losses[0]

@@ -186,8 +186,8 @@ def diagnose(
     Example:
         >>> import natgrad as ng
         >>> from torch.nn import Linear, Sequential
-        >>> from torch.nn.utils.parametrizations import spectral_norm
-        >>> net = Sequential(Linear(2, 3), spectral_norm(Linear(3, 3, bias=False)), Linear(3, 1))
+        >>> from torch.nn.utils.parametrizations import orthogonal
+        >>> net = Sequential(Linear(2, 3), orthogonal(Linear(3, 3, bias=False)), Linear(3, 1))
         >>> found = diagnose(net, ng.Gaussian(), torch.randn(50, 2))
         >>> [layer.name for layer in found.layers], list(found.uncovered)
         (['0', '2'], ['1.parametrizations.weight.original'])

@@ -45,6 +45,13 @@ from natgrad.optim._layers.norm import (
     PReLULayer,
     RMSNormLayer,
 )
+from natgrad.optim._layers.normed import (
+    NormedConv,
+    NormedLayer,
+    NormedLinear,
+    originals,
+    parametrization,
+)
 from natgrad.optim._layers.recurrent import RecurrentLayer
 from natgrad.optim._layers.transposed import TransposedConvLayer
 
@@ -117,6 +124,9 @@ def cover(model: Module, sharing: Sharing = "expand", *, largest: int | None = N
     reasons: dict[int, str] = {}
     for name, module in model.named_modules():
         own = [p for p in module._parameters.values() if p is not None and p.requires_grad]
+        if (normed := _normed(module)) is not None:
+            layers[name] = normed(name, module)
+            continue
         if own and all(owners.get(id(p), module) is not module for p in own):
             continue  # another module with the same parameters has their block
         reason = _why_not(module, own, owners)
@@ -161,6 +171,18 @@ def _kind(module: Module) -> type[Module]:
         if isinstance(module, kind) and type(module).forward is kind.forward:
             return kind
     return Module
+
+
+def _normed(module: Module) -> type[NormedLayer] | None:
+    """Return the class of a layer with weight norm or spectral norm that has a block."""
+    if parametrization(module) is None:
+        return None
+    kind = KINDS.get(_kind(module))
+    if any(not p.requires_grad for p in originals(module).values()):
+        return None
+    if kind is LinearLayer:
+        return NormedLinear
+    return NormedConv if kind is ConvLayer and module.groups == 1 else None
 
 
 def _owners(model: Module) -> dict[int, Module | None]:

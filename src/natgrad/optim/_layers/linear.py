@@ -61,7 +61,7 @@ class Layer(ABC):
     def __init__(self, name: str, module: Module) -> None:
         self.name, self.module = name, module
         self.also: list[Module] = []
-        self.weight: Parameter = getattr(module, self.weight_name)
+        self.weight: Parameter = self.own_weight(module)
         bias = None if self.bias_name is None else getattr(module, self.bias_name, None)
         self.bias: Parameter | None = bias if bias is not None and bias.requires_grad else None
         self.fan_in = self.weight[0].numel()
@@ -69,6 +69,11 @@ class Layer(ABC):
         kinds = {self.weight_name: self.weight, self.bias_name: self.bias}
         self.named = {f"{prefix}{kind}": p for kind, p in kinds.items() if p is not None}
         self.parameters = list(self.named.values())
+
+    def own_weight(self, module: Module) -> Parameter:
+        """Return the parameter in the shape of the weight."""
+        weight: Parameter = getattr(module, self.weight_name)
+        return weight
 
     @classmethod
     def of(cls, name: str, module: Module) -> "Layer":

@@ -37,7 +37,8 @@ def claims(config: Completion, arrays: Arrays) -> Sequence[Claim]:
         free, slow = "NGD, observed, no cap, η = .1", "NGD, observed, no cap, η = .01"
         found += [
             claim("error", "natural steps over the observed entries have this many times the "
-                  "error of gradient descent (median)", np.median(ratio("test", observed)), 5.0),
+                  "error of gradient descent (median)", np.median(ratio("test", observed)), 5.0,
+                  expected=depth < 3),
             claim("steps", "they take this share of its steps (largest)",
                   ratio("steps", observed).max(), 0.1, presets=PRESETS),
             claim("damped-error", "with damping 1, this many times its error (median)",
@@ -61,6 +62,8 @@ def departures(config: Completion, arrays: Arrays) -> Sequence[str]:
     sentences = [
         "Gradient descent takes steps of 1.5 over the curvature at a balanced solution, of the 2 "
         "that are stable: shorter steps would flatter the others.",
+        "Without damping the target of 5 times the error of gradient descent is missed at L = 3: "
+        "its claim is refuted. Damping 1 meets it at both depths.",
         "Natural directions are exact to 1e-4, by conjugate gradients. Capped steps change no "
         "factor by more than a tenth of its norm.",
     ]

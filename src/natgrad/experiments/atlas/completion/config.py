@@ -26,7 +26,7 @@ class Completion:
 EXPERIMENT = Experiment(
     name="atlas/completion",
     title="Natural steps over the observed entries complete almost as gradient descent does, in a "
-    "thirtieth of its steps",
+    "twentieth of its steps",
     source="natgrad; [KMH21] Figure 5 for the problem",
     story="[KMH21] shows that natural gradient forgets the low-rank bias of depth, with the Fisher "
     "over all entries. Over the observed entries alone it keeps most of the bias, if no step "

@@ -75,7 +75,8 @@ class GaussNewton(torch.optim.Optimizer):
         scaling: D, `"more"` (the largest norm of each column so far; default for residuals) or
             `"identity"` (default for likelihoods).
         damping: λ of the first step. Default: 1e-3 in units of the metric D.
-        acceleration: Largest 2|a|/|v| of a step that is tried. 0 takes plain steps.
+        acceleration: Largest 2|a|/|v| of a step that is tried; default 1.5, with a likelihood
+            0.75. 0 takes plain steps.
         momentum: μ; the damping is centered at μ times the last step (SPRING), less after rejected
             steps. 0 is plain Levenberg–Marquardt.
         resample: A function that draws new points for the closure.
@@ -116,7 +117,7 @@ class GaussNewton(torch.optim.Optimizer):
         coefficients: Sequence[Tensor] = (),
         scaling: Scaling | None = None,
         damping: float | None = None,
-        acceleration: float = 1.5,
+        acceleration: float | None = None,
         momentum: float = 0.9,
         resample: Callable[[], object] | None = None,
         resample_every: int = 10,
@@ -137,7 +138,10 @@ class GaussNewton(torch.optim.Optimizer):
             default if scaling is None else scaling, "scaling", ("identity", "more")
         )
         start = None if damping is None else number(damping, "damping", low=0, low_open=True)
-        self.acceleration = number(acceleration, "acceleration", low=0)
+        most = 1.5 if likelihood is None else 0.75
+        self.acceleration = number(
+            most if acceleration is None else acceleration, "acceleration", low=0
+        )
         self._momentum = Momentum(number(momentum, "momentum", low=0, high=1, high_open=True))
         self.resample = None if resample is None else function(resample, "resample")
         self.resample_every = integer(resample_every, "resample_every", low=1)

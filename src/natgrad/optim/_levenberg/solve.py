@@ -17,7 +17,8 @@ __all__ = ["Side", "Solver", "choose"]
 Solver = Literal["auto", "parameters", "residuals", "conjugate_gradients"]
 
 _REFINEMENTS = 4
-# The refinement ends at corrections this small; QR is used above the second number.
+# The refinement ends at corrections this small, or is not needed at all; QR is used above the
+# second number.
 _ENOUGH = 1e-12
 _POOR = 1e-6
 # Sides up to which matrices are factorized: 2 GiB in double precision.
@@ -64,6 +65,7 @@ class _Direct:
         self.error = 0.0
         self.decomposed = False
         self.matrix = self._square()
+        self._trace = float(self.matrix.trace())  # at least the largest eigenvalue
         self._factor: tuple[float, Tensor | None] = (-1.0, None)
         self._qr: tuple[Tensor, Tensor] | None = None
 
@@ -90,6 +92,11 @@ class _Direct:
 
     def _refined(self, factor: Tensor, target: Tensor, damping: float) -> Tensor | None:
         x = _back(factor, self._start(target))
+        # Without refinement the error is at most about eps times the condition number.
+        rounding = torch.finfo(x.dtype).eps * (1 + self._trace / damping)
+        if rounding <= _ENOUGH:
+            self.error = rounding
+            return self._direction(x)
         change = float("inf")
         for _ in range(_REFINEMENTS):
             step = _back(factor, self._left(x, target, damping))

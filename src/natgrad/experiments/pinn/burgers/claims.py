@@ -13,4 +13,4 @@ __all__ = ["claims", "departures"]
 
 def claims(config: BurgersFigure, arrays: Arrays) -> Sequence[Claim]:
     """Return what the fits show."""
-    return sharp.claims(config, arrays, 1e-3, ("quick", "paper"))
+    return sharp.claims(config, arrays, 1e-4, ("quick", "paper"))

@@ -20,7 +20,7 @@ class PoissonFigure:
     """Hidden units."""
     size: int = 30
     """Points per axis of the grid."""
-    steps: int = 300
+    steps: int = 200
     """Trial steps."""
 
 

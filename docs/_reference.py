@@ -76,7 +76,8 @@ def _page(room: str, places: dict[int, str]) -> str:
 
 def _entry(module: str, name: str, value: Any) -> list[str]:
     if isinstance(value, types.GenericAlias):  # its docstring is that of the class behind it
-        return [f".. py:data:: {module}.{name}", "", f"   Short for ``{value}``.", ""]
+        place = f"   :module: {module}"
+        return [f".. py:data:: {name}", place, "", f"   Short for ``{value}``.", ""]
     if inspect.isclass(value):
         return [f".. autoclass:: {module}.{name}", "   :members:", ""]
     kind = "function" if inspect.isroutine(value) else "data"

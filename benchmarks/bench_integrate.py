@@ -8,7 +8,7 @@ logistic, diagonal and softmax flows. Each runs at falling tolerances until it i
 of time and error). The fastest then races `auto` again, turn by turn. All times are CPU seconds of
 one thread, the least of several runs.
 
-    python benchmarks/bench_integrate.py                 # everything, about five CPU minutes
+    python benchmarks/bench_integrate.py                 # everything
     python benchmarks/bench_integrate.py tanh ReLU       # what has these words in its name
     python benchmarks/bench_integrate.py --keep FILE     # continue what was interrupted
 

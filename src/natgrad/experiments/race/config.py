@@ -57,8 +57,8 @@ class Race:
     """Runs of the finals."""
     mark: float = 0.8
     """The target is the best peer's score after this part of the budget."""
-    marks: int = 3
-    """Seeds of the tuning over which the median of that score is taken."""
+    marks: int = 2
+    """Further seeds of the tuning over which the median of that score is taken."""
     points: int = 40
     """Evaluations on validation data per run."""
 
@@ -75,11 +75,10 @@ class Race:
                 f"contestants are among {', '.join(CONTESTANTS)}, and include {TUNED} and a peer, "
                 f"but are {', '.join(self.contestants)}."
             )
-        counts = (self.draws, self.whole, self.finalists, self.seeds, self.marks, self.points)
-        if min(counts) < 1 or self.refinements < 0:
+        counts = (self.draws, self.whole, self.finalists, self.seeds, self.points)
+        if min(counts) < 1 or min(self.refinements, self.marks) < 0:
             raise InvalidInputError(
-                "draws, whole, finalists, seeds, marks and points are at least 1, and refinements "
-                "at least 0."
+                "draws, whole, finalists, seeds and points are at least 1, refinements and marks 0."
             )
         if self.whole > self.draws + self.refinements:
             raise InvalidInputError(
@@ -117,7 +116,7 @@ PRESETS: Mapping[str, Race] = {
         whole=1,
         finalists=1,
         seeds=2,
-        marks=2,
+        marks=1,
         points=8,
     ),
     "quick": Race(

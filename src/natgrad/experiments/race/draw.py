@@ -44,8 +44,9 @@ def picture(arrays: Arrays) -> "Figure":
             line, column = divmod(k, columns)
             for at in (2 * line * columns + column, (2 * line + 1) * columns + column):
                 axes[at].set_visible(False)
-        figures.legend(figure, columns=5)
-        figure.suptitle("Seconds to the target, with equal tuning")
+        narrow = columns < 3
+        figures.legend(figure, columns=2 * columns if narrow else 5)
+        figure.suptitle("The race" if narrow else "Seconds to the target, with equal tuning")
     return figure
 
 

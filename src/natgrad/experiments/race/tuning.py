@@ -67,8 +67,8 @@ def tune(
 
     All get the same numbers of runs, and take turns. Short runs have a schedule of their own
     length. The target is fixed before any run of the finals. First the lowest score that any peer
-    reached by `config.mark` of the budget ranks the whole runs. One run may have been lucky, so the
-    best peers run with further seeds, and the target is the lowest median of that score.
+    reached by `config.mark` of the budget ranks the whole runs. That run may have been lucky, so
+    the best peers run again with further seeds; the target is the lowest median of their scores.
 
     Args:
         config: The race.
@@ -105,12 +105,12 @@ def tune(
     lowest = min(by(mark, result) for tuning in peers for result in tuning.whole.values())
     _choose(found, lowest)
     best = [who for who in finalists(config, found) if who in PEERS]
-    order = [(who, seed) for seed in SEEDS[1 : config.marks] for who in best]
+    order = [(who, seed) for seed in SEEDS[1 : config.marks + 1] for who in best]
     again = [cell(who, found[who].settings[found[who].chosen], budget, s) for who, s in order]
-    scores = {who: [by(mark, found[who].whole[found[who].chosen])] for who in best}
+    scores: dict[str, list[float]] = {who: [] for who in best}
     for (who, _), result in zip(order, sweep(again, f"{title}: the target"), strict=True):
         scores[who].append(by(mark, result))
-    target = min(float(np.median(each)) for each in scores.values())
+    target = min([float(np.median(each)) for each in scores.values() if each] or [lowest])
     _choose(found, target)
     return found, target
 

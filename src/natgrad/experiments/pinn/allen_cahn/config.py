@@ -23,7 +23,7 @@ class AllenCahnFigure:
     """Points per axis of the fixed grid."""
     steps: int = 300
     """Trial steps with drawn points."""
-    fixed_steps: int = 100
+    fixed_steps: int = 250
     """Trial steps with fixed points."""
 
 

@@ -23,7 +23,7 @@ class BurgersFigure:
     """Points per axis of the fixed grid."""
     steps: int = 600
     """Trial steps with drawn points."""
-    fixed_steps: int = 100
+    fixed_steps: int = 250
     """Trial steps with fixed points."""
 
 

@@ -24,7 +24,7 @@ def optimizer_of(model: torch.nn.Module, reduction: Reduction, source: str, kind
     factors = Factors(source=source, memory=100)  # type: ignore[arg-type]
     criterion = Categorical(reduction=reduction)
     if kind == "learned":
-        return NGD(model, criterion, factors=factors, refresh=2, weight_average=None)
+        return NGD(model, criterion, factors=factors, refresh=2)
     return NGD(model, criterion, factors=factors, step_length=Quadratic(rows=2 * N), refresh=2)
 
 

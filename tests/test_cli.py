@@ -179,3 +179,16 @@ def test_without_the_extra_the_core_works_and_the_rest_says_what_to_install() ->
 
 def test_version() -> None:
     assert run("--version").stdout.strip() == f"natgrad {__version__}"
+
+
+def test_a_reader_that_goes_away_gets_no_traceback() -> None:
+    shown = subprocess.Popen(
+        [sys.executable, "-m", "natgrad", "playground", "--no-show"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert shown.stdout is not None
+    shown.stdout.close()  # as `| head` does when it has seen enough
+    _, complaint = shown.communicate()
+    assert shown.returncode == 1
+    assert complaint == b""

@@ -5,6 +5,7 @@ and the laboratory's machinery are imported when there is something to compute.
 """
 
 import difflib
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from importlib import import_module
 from types import FrameType
 
 from natgrad import __version__
-from natgrad.cli._console import complain
+from natgrad.cli._common.console import complain
 from natgrad.errors import NatgradError
 from natgrad.lab._extra import require_lab
 from natgrad.lab.failures import MissingExtraError
@@ -36,8 +37,9 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0: done, with the expected results; 1: a claim or identity did not give the expected result;
-    2: bad usage, or the extra `lab` is not installed; 3: cells failed; 130: interrupted.
+    0: done, with the expected results; 1: a claim or identity did not give the expected result, or
+    the reader of the output went away, as `| head` does; 2: bad usage, or the extra `lab` is not
+    installed; 3: cells failed; 130: interrupted.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments[:1] == ["--version"]:
@@ -62,7 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command: Callable[[list[str]], int] = import_module(f"natgrad.cli._{module}").main
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return command(rest)
+        code = command(rest)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 1  # as rich exits when it meets this
     except NatgradError as error:
         return complain(str(error))
     except KeyboardInterrupt:

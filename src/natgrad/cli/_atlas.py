@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from natgrad.cli._claims import print_report
-from natgrad.cli._console import to_json
-from natgrad.cli._options import from_words
-from natgrad.cli._running import MakeSweeper, Running, with_engine
+from natgrad.cli._common.claims import print_report
+from natgrad.cli._common.console import to_json
+from natgrad.cli._common.options import from_words
+from natgrad.cli._common.running import MakeSweeper, Running, with_engine
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.atlas.separators.config import EXPERIMENT, own
 from natgrad.lab.experiment import Experiment, Preset

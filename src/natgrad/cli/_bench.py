@@ -7,9 +7,9 @@ from typing import Annotated
 
 import tyro
 
-from natgrad.cli._console import complain, to_json
-from natgrad.cli._options import from_words
-from natgrad.cli._running import MakeSweeper, Running, with_engine
+from natgrad.cli._common.console import complain, to_json
+from natgrad.cli._common.options import from_words
+from natgrad.cli._common.running import MakeSweeper, Running, with_engine
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import Preset
 

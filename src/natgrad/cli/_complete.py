@@ -7,10 +7,10 @@ from typing import Annotated
 
 import tyro
 
-from natgrad.cli._console import to_json
-from natgrad.cli._options import from_words
-from natgrad.cli._renamed import new_names
-from natgrad.cli._running import MakeSweeper, Running, with_engine
+from natgrad.cli._common.console import to_json
+from natgrad.cli._common.options import from_words
+from natgrad.cli._common.renamed import new_names
+from natgrad.cli._common.running import MakeSweeper, Running, with_engine
 from natgrad.experiments.complete.config import RENAMED, Preset, TableOptions
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from natgrad.cli._options import from_words
+from natgrad.cli._common.options import from_words
 from natgrad.lab.experiment import Experiment
 from natgrad.lab.registry import experiment
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from natgrad.cli._console import to_json
-from natgrad.cli._options import from_words
+from natgrad.cli._common.console import to_json
+from natgrad.cli._common.options import from_words
 from natgrad.lab.experiment import PRESETS, Experiment
 from natgrad.lab.registry import experiments
 

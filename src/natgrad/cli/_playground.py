@@ -3,7 +3,7 @@
 import webbrowser
 from collections.abc import Sequence
 
-from natgrad.cli._options import from_words
+from natgrad.cli._common.options import from_words
 
 
 def main(arguments: Sequence[str]) -> int:

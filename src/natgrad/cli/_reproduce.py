@@ -10,10 +10,10 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from natgrad.cli._claims import print_report
-from natgrad.cli._console import complain, to_json
-from natgrad.cli._options import from_words
-from natgrad.cli._running import MakeSweeper, Running, report_failures, with_engine
+from natgrad.cli._common.claims import print_report
+from natgrad.cli._common.console import complain, to_json
+from natgrad.cli._common.options import from_words
+from natgrad.cli._common.running import MakeSweeper, Running, report_failures, with_engine
 from natgrad.errors import InvalidInputError
 from natgrad.lab.experiment import PRESETS, Experiment, Preset
 from natgrad.lab.failures import CellsFailedError, Failure

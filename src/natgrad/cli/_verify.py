@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from natgrad.cli._console import complain, to_json
-from natgrad.cli._options import from_words
+from natgrad.cli._common.console import complain, to_json
+from natgrad.cli._common.options import from_words
 
 
 def main(arguments: Sequence[str]) -> int:

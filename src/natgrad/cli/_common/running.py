@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from natgrad.cli._claims import print_failures
-from natgrad.cli._console import complain
+from natgrad.cli._common.claims import print_failures
+from natgrad.cli._common.console import complain
 from natgrad.lab.failures import CellsFailedError, Failure
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from torch import Tensor
 from natgrad._checks import describe, nearest, number, tensor
 from natgrad.directions import euclidean, natural
 from natgrad.errors import ConvergenceError, InvalidInputError, LabelError
-from natgrad.flows import Status, Trajectory, integrate
+from natgrad.flows import Trajectory, integrate
 from natgrad.flows.closed_forms import natural_flow_of_logistic_regression
 from natgrad.likelihoods import Bernoulli
 from natgrad.limits import SeparabilityError, least_squares, max_margin, natural_flow
@@ -238,9 +238,7 @@ def _population(rows: _Rows) -> Separator:
 
 def _early(flow: Trajectory[Any]) -> float:
     """Return the time of a flow that ended early (stalled, singular or diverged), else NaN."""
-    if flow.status in (Status.TIME_REACHED, Status.CONVERGED):
-        return math.nan
-    return float(flow.times[-1])
+    return math.nan if flow.status.reached else float(flow.times[-1])
 
 
 def _margin(rows: _Rows, p: int) -> Separator:

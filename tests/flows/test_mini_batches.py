@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import natgrad as ng
-from natgrad.errors import InvalidInputError
-from natgrad.flows import armijo
+from natgrad.errors import NatgradError
+from natgrad.flows import adam, armijo, constant, momentum
 from natgrad.flows._batches import indices
 from natgrad.stopping import Status, loss_below, steps_reached
 from tests.cases import randn
@@ -123,19 +123,28 @@ def test_armijo_compares_losses_of_its_own_samples() -> None:
         assert losses[1] < losses[0]
 
 
-def test_the_whole_batch_in_turn_is_plain_descent() -> None:
+@pytest.mark.parametrize("rule", [constant, armijo, momentum, adam])
+def test_the_whole_batch_in_turn_is_plain_descent(rule) -> None:
     x, y = problem()
     args = (ng.euclidean, ng.Bernoulli(), ng.Direct(), torch.zeros(3, dtype=F64), (x, y))
-    plain = ng.descend(*args, step=0.3, until=2.0)
-    whole = ng.descend(*args, step=0.3, until=2.0, batch_size=7, order="cyclic")
+    plain = ng.descend(*args, step=rule(0.3), until=2.0)
+    whole = ng.descend(*args, step=rule(0.3), until=2.0, batch_size=7, order="cyclic")
     assert torch.equal(plain.states, whole.states)
 
 
 @pytest.mark.parametrize(
-    "bad", [{"batch_size": 0}, {"batch_size": 8}, {"batch_size": 2, "order": "sorted"}]
+    ("bad", "words"),
+    [
+        ({"batch_size": 0}, "at least 1 and at most 7, but is 0"),
+        ({"batch_size": 8}, "at least 1 and at most 7, but is 8"),
+        ({"batch_size": 2, "order": "shufle"}, "Did you mean 'shuffle'"),
+        ({"batch_size": 2, "generator": 3}, "must be a torch.Generator or None, but is 3"),
+        ({"order": "cyclic"}, "batch_size is None"),
+        ({"generator": seeded()}, "batch_size is None"),
+    ],
 )
-def test_mini_batches_that_make_no_sense_are_refused(bad) -> None:
+def test_mini_batches_that_make_no_sense_are_refused(bad, words) -> None:
     x, y = problem()
     args = (ng.euclidean, ng.Bernoulli(), ng.Direct(), torch.zeros(3, dtype=F64), (x, y))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(NatgradError, match=words):
         ng.descend(*args, step=0.3, until=1.0, **bad)

@@ -11,7 +11,7 @@ from torch import Tensor
 from natgrad._checks import choice, integer
 from natgrad._checks import generator as check_generator
 from natgrad._named import named
-from natgrad.errors import NatgradError, UnsupportedError
+from natgrad.errors import InvalidInputError, NatgradError, UnsupportedError
 from natgrad.flows._batches import ORDERS, Order, indices
 from natgrad.flows._options import check_options
 from natgrad.flows._problem import Direction, Problem
@@ -54,6 +54,9 @@ def descend(
     rules compare losses on the mini-batch of their step. Saved losses and stopping rules use
     all samples; a stopping rule that needs the loss evaluates it after every step.
 
+    A trajectory is not a checkpoint. A descent that starts from its `final` starts a new epoch, in
+    a new order, and its rule starts anew: momentum and averages are zero.
+
     Args:
         direction: `euclidean` or `natural`.
         likelihood: The loss.
@@ -67,8 +70,8 @@ def descend(
         save_every: Steps between saved states (the first and last are always saved).
         record: Diagnostics to save, by name: functions of the parameters.
         max_steps: Give up (status stalled) after this number of steps.
-        batch_size: Samples per step; default all of them. The last mini-batch of an epoch may be
-            smaller.
+        batch_size: Samples per step; default all of them, without `order` and `generator`. The last
+            mini-batch of an epoch may be smaller.
         order: Which samples a mini-batch takes: `"shuffle"`, each once per epoch in a new random
             order; `"cyclic"`, each once per epoch in the order of the batch; `"replacement"`,
             independent draws.
@@ -94,7 +97,13 @@ def descend(
     choice(order, "order", ORDERS)
     check_generator(generator)
     parts: Iterator[Tensor] | None = None
-    if batch_size is not None:
+    if batch_size is None:
+        if generator is not None or order != "shuffle":
+            raise InvalidInputError(
+                "order and generator are for mini-batches, but batch_size is None: every step uses "
+                f"all {len(batch[0])} samples. Give batch_size, or leave them out."
+            )
+    else:
         n = len(batch[0])
         parts = indices(n, integer(batch_size, "batch_size", low=1, high=n), order, generator)
     rule, stepping = as_rule(until), step if isinstance(step, StepRule) else constant(step)

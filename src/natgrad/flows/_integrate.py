@@ -85,7 +85,8 @@ def integrate(
             - `"dual"`: the same for large data, in dual variables.
             - `"completion"`: gradient flow of matrix completion, with explicit gradients.
             - `"line"`: natural flow of matrix completion with the Fisher over all entries. β stays
-              on its straight line to rtol; the factors follow finite steps, not the flow.
+              on its straight line to rtol, 11 to 31 times faster than with `"auto"`, which does
+              not choose it: its factors follow finite steps and end elsewhere than the flow.
             - `"observed"`: the same with `fisher_over="batch"`, by conjugate gradients.
             - `"kinks"`: gradient flow of networks with `torch.nn.ReLU` modules. Kinks are crossed
               if the flow crosses them; if both sides point at the kink, the flow slides

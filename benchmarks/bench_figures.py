@@ -1,0 +1,122 @@
+"""Gradient flows of Figures 4 and 5 at the paper preset, against the loops they replace.
+
+Every EGD flow of the two figures runs. Their loops would take days, so a loop counts as its number
+of steps times the CPU time of one, timed at each depth and N in turn with the flows:
+
+- Figure 4: 2 million steps of ½ for every flow, as in the paper, without autograd.
+- Figure 5: the steps of an autograd loop near the edge of stability, t · radius / 1.8, times the
+  least share of these that loops took which ran to the end (five cells, checked).
+
+    python benchmarks/bench_figures.py            # both, about ten CPU minutes
+    python benchmarks/bench_figures.py 5          # one of them
+"""
+
+import itertools
+import sys
+import time
+
+import numpy as np
+import torch
+from harness import Row, report
+
+from natgrad.experiments.kmh21._completion.cells import EuclideanConfig, Task, start
+from natgrad.experiments.kmh21._separable.cells import Euclidean, euclidean_flow
+from natgrad.experiments.kmh21._separable.curves import task
+from natgrad.experiments.kmh21.fig4._variants import Loop, loop
+from natgrad.experiments.kmh21.fig4.cells import late_times
+from natgrad.experiments.kmh21.fig4.config import Fig4
+from natgrad.experiments.kmh21.fig5._further import EDGE, RaceConfig, race
+from natgrad.experiments.kmh21.fig5.config import Fig5
+from natgrad.flows._methods.completion.flow import completion_flow
+
+STEPS = 2_000_000  # of the paper's loop in Figure 4
+
+
+def figure4() -> Row:
+    """Return the CPU time of the paper's loop over that of our flows, all EGD curves together."""
+    config = Fig4()
+    loops = flows = apart = 0.0
+    for (depth, scale), n in itertools.product(
+        zip(config.depths, config.scales, strict=True), config.observations
+    ):
+        timed = loop(Loop(task(config, n, 0), depth, scale, 0.5, config.loop_steps))
+        loops += STEPS * float(timed["step_seconds"]) * config.seeds
+        apart = max(apart, float(timed["distance"]))
+        # As in the figure: at this N one flow also serves the panel on late times.
+        times = late_times(config) if n == config.few else (config.until,)
+        for seed in range(config.seeds):
+            flow = euclidean_flow(Euclidean(task(config, n, seed), depth, scale, times))
+            flows += float(flow["seconds"])
+        print(f"Figure 4, L = {depth}, N = {n}: {loops / flows:.0f} × so far", flush=True)
+    return Row(
+        "Figure 4: 2 million steps / flow, all EGD curves",
+        loops / flows,
+        "×",
+        "≥ 2000",
+        loops / flows >= 2000 and apart <= 5e-3,
+        f"loops {loops / 3600:.0f} h, flows {flows:.0f} s; over {config.loop_steps} steps both "
+        f"end within {apart:.0e}",
+    )
+
+
+def figure5() -> Row:
+    """Return the CPU time of autograd loops over that of our flows, all EGD cells together."""
+    config = Fig5()
+
+    def cell(depth: int, scale: float, n: int, seed: int) -> EuclideanConfig:
+        one = Task(size=config.size, rank=config.rank, observed=n, seed=seed)
+        return EuclideanConfig(task=one, depth=depth, scale=scale)
+
+    races = [race(RaceConfig(cell=cell(*given, 0))) for given in config.race]
+    taken = min(float(found["steps"] / found["expected_steps"]) for found in races)
+    loops = flows = 0.0
+    for depth, n in itertools.product(config.depths, config.observed):
+        step = _autograd_step(cell(depth, config.scales[0], n, 0))
+        for scale, seed in itertools.product(config.scales, range(config.seeds)):
+            given = cell(depth, scale, n, seed)
+            problem = given.task.problem()
+            factors, values = start(given), problem.values.float()
+            began = time.process_time()
+            flow = completion_flow(
+                factors, problem.positions, values, max_evaluations=config.max_evaluations
+            )
+            flows += time.process_time() - began
+            radius = float(flow.recorded["radius"][-1])
+            loops += step * taken * float(flow.times[-1]) * radius / EDGE
+        print(f"Figure 5, L = {depth}, N = {n}: {loops / flows:.0f} × so far", flush=True)
+    agree = bool(np.all([found["agree"] for found in races]))
+    return Row(
+        "Figure 5: autograd loop / flow, all EGD cells",
+        loops / flows,
+        "×",
+        "≥ 450",
+        loops / flows >= 450 and agree,
+        f"loops {loops / 3600:.0f} h, flows {flows:.0f} s; loops that ran to the end took at "
+        f"least {taken:.2f} of the expected steps, and {'agree' if agree else 'DISAGREE'}",
+    )
+
+
+def _autograd_step(config: EuclideanConfig, steps: int = 300) -> float:
+    """Return the CPU seconds of one step of an autograd loop."""
+    problem = config.task.problem()
+    factors = [w.requires_grad_() for w in start(config)]
+    (rows, columns), values = problem.positions.unbind(1), problem.values.float()
+    for k in range(steps + 10):
+        if k == 10:  # the first ones warm up
+            began = time.process_time()
+        beta = factors[0]
+        for w in factors[1:]:
+            beta = beta @ w
+        loss = 0.5 * (beta[rows, columns] - values).square().sum()
+        loss.item()
+        gradients = torch.autograd.grad(loss, factors)
+        with torch.no_grad():
+            for w, g in zip(factors, gradients, strict=True):
+                w -= 1e-3 * g
+    return (time.process_time() - began) / steps
+
+
+if __name__ == "__main__":
+    figures = {"4": figure4, "5": figure5}
+    asked = [word for word in sys.argv[1:] if word in figures] or list(figures)
+    report("Figures 4 and 5: flows against loops", [figures[word]() for word in asked])

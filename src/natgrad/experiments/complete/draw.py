@@ -51,8 +51,12 @@ def _curves(axes: Axes, arrays: Arrays) -> None:
     axes.set_xlabel("time t")
     axes.set_ylabel("root mean squared error")
     axes.set_title("Held-out entries along the flow")
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high + 0.3 * (high - low))
+    low, high = np.nanmin(curves[:, :, 1]), np.nanmax(curves[:, :, 1])
+    if high > 5 * low:  # far above the end, where the choice is made
+        axes.set_yscale("log")
+        axes.set_ylim(low / 1.2, high * (high / low) ** 0.3)
+    else:
+        axes.set_ylim(low - 0.05 * (high - low), high + 0.35 * (high - low))
     axes.legend(loc="upper right", fontsize=7.5)
 
 

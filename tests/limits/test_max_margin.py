@@ -7,6 +7,7 @@ import torch
 from scipy.optimize import linprog
 from sklearn.svm import LinearSVC
 
+from natgrad.data.separable import planar
 from natgrad.errors import UnsupportedError
 from natgrad.limits import SeparabilityError, max_margin
 from natgrad.limits._solvers.interior import interior_point
@@ -211,3 +212,12 @@ def test_rows_and_columns_of_very_different_size(sizes, seed, p):
     assert limit.certificate <= 1e-9
     if p >= 1:
         assert abs(recomputed_gap(x, y, limit, p)) < 1e-8
+
+
+@pytest.mark.parametrize("p", [0.5, 2 / 3])
+def test_a_feature_that_separates_alone_is_a_candidate(p: float) -> None:
+    x, y = planar(40).batch  # reweighted ℓ1 ends elsewhere, at a smaller margin
+    limit = max_margin(x, y, p)
+    alone = torch.tensor([1.0, 0.0], dtype=F64)
+    assert limit.value >= float((y * (x @ alone)).min()) * (1 - 1e-12)
+    assert limit.certificate < 1e-9

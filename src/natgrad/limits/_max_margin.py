@@ -47,7 +47,8 @@ def max_margin(
     - p = 1: Mehrotra's interior point on the shorter side, then the vertex is solved exactly.
     - Other p in (1, ∞): interior point with continuation of the power from 2.
     - p = ∞ and groups of features: interior point over symmetric cones.
-    - p < 1: reweighted ℓ1 (Candès, Wakin and Boyd 2008) from several starts; local.
+    - p < 1: reweighted ℓ1 (Candès, Wakin and Boyd 2008) from several starts, and the best single
+      feature if one separates the data; local.
 
     Rank-deficient inputs are fine: the ℓ2 solution lies in the span of the data. If the solution
     is not unique, as may happen for p = 1, p = ∞ and groups, one of them is returned.

@@ -52,9 +52,25 @@ def quasi_norm(
         else:
             b = _solve(a, 0.2 + torch.rand(d, dtype=a.dtype, generator=source), first)[0]
         found.append(_descend(a, p, b))
+    found.extend(_single(a, p))
     norms = tuple(float(b.abs().pow(p).sum() ** (1 / p)) for b, _ in found)
     b, lam = found[min(range(len(norms)), key=norms.__getitem__)]
     return Local(b, lam, stationarity(a, b, lam, p), norms)
+
+
+def _single(a: Tensor, p: float) -> list[tuple[Tensor, Tensor]]:
+    """Return the best b with one entry, a local minimum, if one column of A has one sign."""
+    lowest, highest = a.amin(0), a.amax(0)
+    margins = torch.maximum(lowest, -highest)
+    j = int(margins.argmax())
+    if not float(margins[j]) > 0:
+        return []
+    column = a[:, j]
+    i = int(column.abs().argmin())
+    b, lam = torch.zeros_like(a[0]), torch.zeros_like(column)
+    b[j] = 1 / column[i]
+    lam[i] = p * b[j].abs().pow(p)  # p|b|^{p−1} sign b = aᵢⱼ λᵢ
+    return [(b, lam)]
 
 
 def stationarity(a: Tensor, b: Tensor, lam: Tensor, p: float) -> float:

@@ -27,7 +27,7 @@ from natgrad.stopping import Status
 
 _ABSOLUTE = 1e-3  # times rtol and the size of the parameters: allowed error of an entry near zero
 _LOOK = 8  # steps between two checks whether the flow still moves
-_FEW, _SOME, _TIGHT = 40, 128, 1e-7  # parameters up to which LSODA's dense Jacobian is cheap
+_FEW, _SOME, _TIGHT = 40, 128, 1e-6  # parameters up to which LSODA's dense Jacobian is cheap
 _EXACT = 200  # the same if the Jacobian is known
 
 
@@ -41,8 +41,8 @@ class AdaptiveSolver(Solver):
         """Return why `auto` should choose DOP853 (natural flows) or LSODA (few parameters)."""
         if problem.is_natural:
             return "for a natural flow" if self.name == "dop853" else None
-        if self.name != "lsoda":
-            return None
+        if self.name != "lsoda" or any(w.dtype != torch.float64 for w in leaves(problem.params)):
+            return None  # the differences that LSODA takes for its Jacobian vanish in float32
         count = sum(leaf.numel() for leaf in leaves(problem.params))
         if count <= _EXACT and is_one_layer(problem):
             return f"for {count} parameters of a convex loss"

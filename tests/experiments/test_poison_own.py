@@ -178,7 +178,7 @@ def test_a_completed_matrix_refuses_poison(name, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = Completed(
         np.ones((2, 2), np.float32), ("a", "b"), ("c", "d"), {}, 1, 2, 1.0, 1.0, np.ones(1), (),
-        {"means": 1.0}, np.ones(2), np.array([[0, 0]]),
+        {"means": 1.0}, np.ones(2), np.array([[0, 0]]), np.linspace(-1, 1, 201),
     )  # fmt: skip
     poison = POISON[name]
     wrong = raw(lambda: found.predict(poison, "c"), "row")

@@ -1,7 +1,5 @@
 """Valid calls of the optimizers."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -55,14 +53,6 @@ def _ngd() -> Call:
 
 
 TABLE["natgrad.NGD"] = _ngd
-
-
-def _with_a_loss(model: torch.nn.Module, criterion: ng.Gaussian) -> dict[str, Any]:
-    def loss() -> torch.Tensor:
-        found = model(x())
-        return criterion(found, torch.zeros_like(found))
-
-    return {"model": model, "likelihood": criterion, "loss": loss}
 
 
 _NGD_OPTIONS = lambda: (  # noqa: E731
@@ -152,13 +142,9 @@ add(
         "model": module(),
         "likelihood": ng.Gaussian(),
         "x": x(),
+        "loss": None,
         "factors": optim.Factors(),
     },
-)
-add(
-    "natgrad.diagnose with a loss",
-    ng.diagnose,
-    lambda: _with_a_loss(module(), ng.Gaussian()),
 )
 add(
     "natgrad.optim.Adaptive",
@@ -213,7 +199,7 @@ add("natgrad.optim.PerLayer", optim.PerLayer, lambda: {"rows": 10})
 add(
     "natgrad.optim.Learned",
     optim.Learned,
-    lambda: {"start": 0.03, "rate": 0.1, "floor": 1e-9, "ceiling": 1.0},
+    lambda: {"start": 0.03, "rate": 0.1, "fast": 0.5, "floor": 1e-9, "ceiling": 1.0},
 )
 add(
     "natgrad.optim.Falling",
@@ -237,6 +223,8 @@ add(
         "generator": seeded(),
     },
 )
+add_method("natgrad.NGD.consolidate", trained, lambda: {"to": 0})
+add_method("natgrad.optim.Preconditioner.consolidate", preconditioner, lambda: {"to": 0})
 add_method(
     "natgrad.optim.Preconditioner.load_state_dict",
     preconditioner,

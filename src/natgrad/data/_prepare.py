@@ -212,9 +212,10 @@ def fill_gaps(x: Floats, values: Floats) -> Floats:
         array([[1., 7.]])
     """
     x = _matrix(x)
-    if not isinstance(values, np.ndarray) or values.shape != x.shape[1:]:
+    numbers = isinstance(values, np.ndarray) and values.dtype.kind in "fiub"
+    if not numbers or values.shape != x.shape[1:]:
         raise ShapeError(
-            f"there must be an array of {x.shape[1]} values, one for each column, but there is "
+            f"there must be an array of {x.shape[1]} numbers, one for each column, but there is "
             f"{describe(values)}."
         )
     return np.where(np.isnan(x), values, x)

@@ -184,6 +184,7 @@ class WeightAverage:
 
     Example:
         >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> _ = torch.nn.init.zeros_(model.weight)
         >>> average = WeightAverage(model, [model.weight], 1.0)
         >>> for value in (3.0, 0.0):
         ...     _ = torch.nn.init.constant_(model.weight, value)

@@ -148,7 +148,7 @@ def dial(method: str, until: float, natural_until: float) -> npt.NDArray[np.floa
     """Return the points of a path: times, or 1/λ for a penalty; None for methods without one.
 
     Example:
-        >>> dial("EGD L=2", 1e6, 10.0)[[0, -1]].tolist()
+        >>> dial("EGD L=2", 1e6, 10.0)[[0, -1]].round(6).tolist()
         [0.1, 1000000.0]
     """
     if method in PENALTIES:

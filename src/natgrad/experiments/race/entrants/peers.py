@@ -31,12 +31,13 @@ class Average:
 
     Example:
         >>> model = Linear(1, 1, bias=False)
+        >>> _ = torch.nn.init.zeros_(model.weight)
         >>> average = Average(model, 1.0)
         >>> for value in (3.0, 0.0):
         ...     _ = torch.nn.init.constant_(model.weight, value)
         ...     average.update()
         >>> with average.inside():
-        ...     print(float(model.weight))
+        ...     print(model.weight.item())
         1.0
     """
 

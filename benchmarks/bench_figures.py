@@ -1,7 +1,7 @@
 """Gradient flows of Figures 4 and 5 at the paper preset, against the loops they replace.
 
-Every EGD flow of the two figures runs. Their loops would take days, so a loop counts as its number
-of steps times the CPU time of one, timed at each depth and N in turn with the flows:
+The EGD flows of the two figures run. Their loops would take days, so a loop counts as its number
+of steps times the CPU time of one, timed in turn with the flows:
 
 - Figure 4: 2 million steps of ½ for every flow, as in the paper, without autograd.
 - Figure 5: the steps of an autograd loop near the edge of stability, t · radius / 1.8, times the
@@ -9,10 +9,11 @@ of steps times the CPU time of one, timed at each depth and N in turn with the f
 
     python benchmarks/bench_figures.py            # both, about ten CPU minutes
     python benchmarks/bench_figures.py 5          # one of them
+    python benchmarks/bench_figures.py --seeds 2  # the first two data sets of each point
 """
 
+import argparse
 import itertools
-import sys
 import time
 
 import numpy as np
@@ -32,19 +33,20 @@ from natgrad.flows._methods.completion.flow import completion_flow
 STEPS = 2_000_000  # of the paper's loop in Figure 4
 
 
-def figure4() -> Row:
+def figure4(seeds: int | None) -> Row:
     """Return the CPU time of the paper's loop over that of our flows, all EGD curves together."""
     config = Fig4()
+    seeds = seeds or config.seeds
     loops = flows = apart = 0.0
     for (depth, scale), n in itertools.product(
         zip(config.depths, config.scales, strict=True), config.observations
     ):
         timed = loop(Loop(task(config, n, 0), depth, scale, 0.5, config.loop_steps))
-        loops += STEPS * float(timed["step_seconds"]) * config.seeds
+        loops += STEPS * float(timed["step_seconds"]) * seeds
         apart = max(apart, float(timed["distance"]))
         # As in the figure: at this N one flow also serves the panel on late times.
         times = late_times(config) if n == config.few else (config.until,)
-        for seed in range(config.seeds):
+        for seed in range(seeds):
             flow = euclidean_flow(Euclidean(task(config, n, seed), depth, scale, times))
             flows += float(flow["seconds"])
         print(f"Figure 4, L = {depth}, N = {n}: {loops / flows:.0f} × so far", flush=True)
@@ -54,14 +56,15 @@ def figure4() -> Row:
         "×",
         "≥ 2000",
         loops / flows >= 2000 and apart <= 5e-3,
-        f"loops {loops / 3600:.0f} h, flows {flows:.0f} s; over {config.loop_steps} steps both "
-        f"end within {apart:.0e}",
+        f"{seeds} seeds: loops {loops / 3600:.0f} h, flows {flows:.0f} s; over "
+        f"{config.loop_steps} steps both end within {apart:.0e}",
     )
 
 
-def figure5() -> Row:
+def figure5(seeds: int | None) -> Row:
     """Return the CPU time of autograd loops over that of our flows, all EGD cells together."""
     config = Fig5()
+    seeds = seeds or config.seeds
 
     def cell(depth: int, scale: float, n: int, seed: int) -> EuclideanConfig:
         one = Task(size=config.size, rank=config.rank, observed=n, seed=seed)
@@ -71,9 +74,9 @@ def figure5() -> Row:
     taken = min(float(found["steps"] / found["expected_steps"]) for found in races)
     loops = flows = 0.0
     for depth, n in itertools.product(config.depths, config.observed):
-        step = _autograd_step(cell(depth, config.scales[0], n, 0))
-        for scale, seed in itertools.product(config.scales, range(config.seeds)):
+        for scale, seed in itertools.product(config.scales, range(seeds)):
             given = cell(depth, scale, n, seed)
+            step = _autograd_step(given)
             problem = given.task.problem()
             factors, values = start(given), problem.values.float()
             began = time.process_time()
@@ -91,12 +94,13 @@ def figure5() -> Row:
         "×",
         "≥ 450",
         loops / flows >= 450 and agree,
-        f"loops {loops / 3600:.0f} h, flows {flows:.0f} s; loops that ran to the end took at "
-        f"least {taken:.2f} of the expected steps, and {'agree' if agree else 'DISAGREE'}",
+        f"{seeds} seeds: loops {loops / 3600:.0f} h, flows {flows:.0f} s; loops that "
+        f"ran to the end took at least {taken:.2f} of the expected steps, and "
+        f"{'agree' if agree else 'DISAGREE'}",
     )
 
 
-def _autograd_step(config: EuclideanConfig, steps: int = 300) -> float:
+def _autograd_step(config: EuclideanConfig, steps: int = 100) -> float:
     """Return the CPU seconds of one step of an autograd loop."""
     problem = config.task.problem()
     factors = [w.requires_grad_() for w in start(config)]
@@ -118,5 +122,9 @@ def _autograd_step(config: EuclideanConfig, steps: int = 300) -> float:
 
 if __name__ == "__main__":
     figures = {"4": figure4, "5": figure5}
-    asked = [word for word in sys.argv[1:] if word in figures] or list(figures)
-    report("Figures 4 and 5: flows against loops", [figures[word]() for word in asked])
+    parser = argparse.ArgumentParser(description=__doc__, add_help=False)
+    parser.add_argument("figures", nargs="*", choices=figures, default=list(figures))
+    parser.add_argument("--seeds", type=int)
+    asked = parser.parse_known_args()[0]
+    rows = [figures[word](asked.seeds) for word in asked.figures]
+    report("Figures 4 and 5: flows against loops", rows)

@@ -319,6 +319,20 @@ def test_new_points_are_drawn_every_few_steps():
     assert problem.error() < 1e-3
 
 
+def test_a_fit_that_converges_between_two_draws_goes_on():
+    torch.manual_seed(0)
+    net, x, y = Linear(3, 1).double(), X.clone(), randn(20, seed=2)
+    optimizer = GaussNewton(net, resample=lambda: x.copy_(torch.randn_like(x)))
+    statuses = []
+    for _ in range(25):
+        optimizer.step(lambda: net(x)[:, 0] - y)
+        statuses.append(optimizer.statistics.status)
+    assert statuses[9] == statuses[19] == "converged"
+    assert statuses[10] == statuses[20] == "accepted"
+    truth = torch.linalg.lstsq(torch.cat([x, torch.ones(20, 1)], 1), y[:, None]).solution[:, 0]
+    assert torch.cat([net.weight[0], net.bias]).tolist() == pytest.approx(truth.tolist(), abs=1e-8)
+
+
 def test_a_step_on_new_points_is_the_dense_one():
     net, damping = seeded(lambda: mlp(3, 5, 1)), 5.0
     batches = [randn(20, 3, seed=s) for s in (11, 12, 13)]

@@ -220,6 +220,8 @@ class GaussNewton(torch.optim.Optimizer):
             notes=list(self._recorder.slow.values()),
         )
         self._judge(proposal, at)
+        if self.statistics.status == "converged" and self.resample is not None:
+            self._rule = self._first_rule(point)  # the next points may leave more to gain
         if self.statistics.rejected:
             self._write(weights)
             self._kept = (weights, point, side)
@@ -258,9 +260,15 @@ class GaussNewton(torch.optim.Optimizer):
             seen = self._columns
             self._columns = norms if seen is None else torch.maximum(norms, seen)
         if self._rule.value is None:
-            unit = 1.0 if self.scaling == "more" else float(point.jacobian.square_norms().max())
-            self._rule = Nielsen(_START * (unit or 1.0))
+            self._rule = self._first_rule(point)
         return point, choose(point.jacobian, self._scale(), self.solver)
+
+    def _first_rule(self, point: Linearization) -> Nielsen:
+        """Return the rule with the damping of a first step."""
+        if self._start is not None:
+            return Nielsen(self._start)
+        unit = 1.0 if self.scaling == "more" else float(point.jacobian.square_norms().max())
+        return Nielsen(_START * (unit or 1.0))
 
     def _scale(self) -> Tensor | None:
         """Return the diagonal of D."""
@@ -280,8 +288,6 @@ class GaussNewton(torch.optim.Optimizer):
             return
         if not proposal.promises(found.loss):
             found.status, found.reason = "converged", self._converged()
-            if self.resample is not None:  # the next points may leave more to gain
-                self._rule = Nielsen(self._start)
             return
         if proposal.bends(self.acceleration):
             found.status = "rejected"

@@ -14,8 +14,6 @@ EVERY = 10
 _RATIO = 100.0
 # Held-out losses below this fraction of the first one never cause a warning.
 _SMALL = 1e-4
-
-
 # Number of comparisons in a row that must agree before the warning.
 _ROW = 2
 
@@ -47,7 +45,7 @@ class Watch:
         return (
             f"the loss is {loss:.1e} on the points of the fit but {held_out:.1e} on the held-out "
             "ones: the network bends between its points, and the second number measures its true "
-            "error. Use more points, or draw new ones before each step: resample=."
+            "error. Use more points, or let resample= draw new ones as the fit goes on."
         )
 
     def state_dict(self) -> dict[str, float | int | bool | None]:

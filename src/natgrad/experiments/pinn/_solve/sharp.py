@@ -15,6 +15,10 @@ from natgrad.lab.figures import PALETTE
 
 __all__ = ["Sharp", "claims", "compute", "departures", "draw"]
 
+# A fit with fixed points whose last loss is below this has converged. Others stay on a plateau,
+# where the residuals are large at the points of the fit too, and nothing is aliased.
+_CONVERGED = 1e-4
+
 
 class Sharp(Protocol):
     """The options that the configs of these figures share."""
@@ -80,6 +84,8 @@ def claims(
     config: Sharp, arrays: Arrays, bound: float, presets: tuple[str, ...]
 ) -> Sequence[Claim]:
     """Return the claims about drawn and fixed points."""
+    converged = _converged(arrays)
+    silent = converged & ~arrays["fixed_warned"].astype(bool)
     return [
         Claim(
             id="drawn",
@@ -93,22 +99,32 @@ def claims(
         ),
         Claim(
             id="alarm",
-            statement="with fixed points the aliasing warning is given (share of the seeds)",
+            statement="every fit on fixed points whose loss falls below "
+            f"{_CONVERGED:g} gives the aliasing warning (number of silent fits; all fits if none "
+            "converges)",
             source="natgrad",
-            **over_seeds(arrays["fixed_warned"].astype(float), "mean"),
-            relation=">=",
-            bound=1.0,
+            value=float(silent.sum() if converged.any() else silent.size),
+            n=int(converged.sum()),
+            relation="<=",
+            bound=0.0,
             presets=presets,
         ),
     ]
 
 
+def _converged(arrays: Arrays) -> np.ndarray:
+    """Return, by seed, whether the fit on fixed points satisfies the equation at its points."""
+    return np.asarray(arrays["fixed_loss"][:, -1] < _CONVERGED)
+
+
 def departures(config: Any, arrays: Arrays) -> Sequence[str]:
     """Return how the fits were made."""
+    converged = _converged(arrays)
     return [
         "No paper prints this figure. tanh layers in double precision, default options of "
         "GaussNewton. Side conditions hold by construction, so the residual inside is the only "
-        "block.",
+        f"block. With fixed points {int(converged.sum())} of {converged.size} fits converge, to a "
+        f"loss below {_CONVERGED:g}; the others are not aliased, and `alarm` does not judge them.",
     ]
 
 

@@ -101,8 +101,8 @@ def departures(config: Any, arrays: Arrays) -> Sequence[str]:
     """Return how the fits were made."""
     return [
         "No paper prints this figure. One hidden layer of tanh units, double precision, default "
-        "options of GaussNewton; a step is one call of `step`, accepted or not. Seeds below "
-        "100 were used for development and are not shown at the paper preset.",
+        "options of GaussNewton; a step is one call of `step`, accepted or not. The seeds were not "
+        "used for development, except at the smoke preset.",
     ]
 
 

@@ -11,8 +11,8 @@ class AllenCahnFigure:
 
     seeds: int = 1
     """Number of seeds."""
-    first_seed: int = 120
-    """The first of them; those below 120 were used for development."""
+    first_seed: int = 130
+    """The first of them; those below 130 were used for development."""
     widths: tuple[int, ...] = (20, 20, 20)
     """Hidden layers."""
     points: int = 1000
@@ -40,7 +40,7 @@ EXPERIMENT = Experiment(
     "warning says so. New points every ten steps find the fronts.",
     presets={
         "smoke": _SMOKE,
-        "quick": AllenCahnFigure(),
+        "quick": AllenCahnFigure(first_seed=120),
         "paper": AllenCahnFigure(seeds=10),
     },
     minutes={"smoke": 0.1, "quick": 1.0, "paper": 9.0},

@@ -1,4 +1,4 @@
-"""The last step as the start of the next one: SPRING's momentum, with a share that adapts."""
+"""The last step as the center of the next damping: SPRING's momentum, by an adaptive share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,18 +10,22 @@ from natgrad.optim._states import entries, real
 
 __all__ = ["Momentum"]
 
-# After a rejected step the share is halved. It grows slowly: a large one costs rejected steps.
+# Factors of the share: after a step that was rejected or computed again without momentum, and
+# after a good one. It grows slowly, because a share that is too large costs rejected steps.
 _FALL = 0.5
 _RISE = 1.1
-# ρ of a step from which on the share grows.
+# Steps with ρ above this are good.
 _GOOD = 0.25
 
 
 class Momentum:
-    """μ times a share in [0, 1] of the last accepted step.
+    """μ · share · p, with p the last accepted step and a share in (0, 1] that adapts.
+
+    Each step first calls `offered`. It calls `dropped` if it goes on without momentum, or is
+    rejected, and `accepted` if its weights are kept.
 
     Args:
-        factor: μ.
+        factor: μ; 0 switches momentum off.
     """
 
     def __init__(self, factor: float) -> None:
@@ -30,17 +34,17 @@ class Momentum:
         self._used = False
 
     def offered(self) -> Tensor | None:
-        """Return where the next step starts from; None if it starts from zero."""
+        """Return the center of the damping; None if it is zero. Note that it is used."""
         self._used = self.last is not None
         return None if self.last is None else self.factor * self.share * self.last
 
     def dropped(self) -> None:
-        """Lower the share if the step used it; the step was rejected, or is computed without."""
+        """Lower the share, once, if the present step was offered a momentum."""
         if self._used:
             self.share, self._used = _FALL * self.share, False
 
     def accepted(self, step: Tensor, ratio: float) -> None:
-        """Keep a step for the next one, given its ρ."""
+        """Keep a step for the next one, given its ρ; raise the share if momentum led to it."""
         if self._used and ratio > _GOOD:
             self.share = min(1.0, _RISE * self.share)
         self.last = step if self.factor else None

@@ -85,7 +85,9 @@ def recover(config: Recovery) -> Result:
         exact = {name: (r, _EXACT * weight) for name, (r, weight) in blocks.items()}
         return {**exact, "data": equation.field(net, x) - y}
 
-    optimizer = GaussNewton(net, coefficients=[kappa])
+    # Momentum slows κ: after 300 steps the largest relative error of seeds 0–7 is 3e-5 with it and
+    # 6e-7 without.
+    optimizer = GaussNewton(net, coefficients=[kappa], momentum=0)
     path, began = [], time.process_time()
     for _ in range(config.steps):
         optimizer.step(closure)

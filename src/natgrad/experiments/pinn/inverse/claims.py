@@ -54,7 +54,8 @@ def claims(config: InverseFigure, arrays: Arrays) -> Sequence[Claim]:
 def departures(config: InverseFigure, arrays: Arrays) -> Sequence[str]:
     """Return how the fits were made."""
     return [
-        f"No paper prints this figure. κ starts at {START:g} and is {CONDUCTIVITY:g}. The "
-        "Cramér–Rao bound is that of κ alone, with the equation, the start and the ends known "
-        "exactly; in the fit they weigh 100 times as much as the data.",
+        f"No paper prints this figure. κ starts at {START:g} and is {CONDUCTIVITY:g}. Steps are "
+        "without momentum, which slows the convergence of κ. The Cramér–Rao bound is that of κ "
+        "alone, with the equation, the start and the ends known exactly; in the fit they weigh "
+        "100 times as much as the data.",
     ]

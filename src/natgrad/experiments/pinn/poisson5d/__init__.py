@@ -1,1 +1,1 @@
-"""5-D Poisson, 5-128-1: every seed, below 1e-5."""
+"""5-D Poisson, 5-64-1: every seed, below 1e-5."""

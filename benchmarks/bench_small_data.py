@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 
 import natgrad as ng
 
-TUNED, REPORTED = range(2), range(100, 120)
+TUNED, REPORTED = range(2), range(200, 220)
 TRIALS = 20
 """Settings that each peer may choose from."""
 LIMIT = 6.0

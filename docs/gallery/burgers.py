@@ -10,7 +10,7 @@ from torch.nn import Linear, Sequential, Tanh
 import natgrad as ng
 
 arguments = options(steps=220)
-torch.manual_seed(101)
+torch.manual_seed(101)  # from seed 100, 220 steps end on a plateau, at a loss of 0.04
 net = Sequential(
     Linear(2, 20), Tanh(), Linear(20, 20), Tanh(), Linear(20, 20), Tanh(), Linear(20, 1)
 )

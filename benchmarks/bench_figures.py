@@ -7,7 +7,7 @@ of steps times the CPU time of one, timed in turn with the flows:
 - Figure 5: the steps of an autograd loop near the edge of stability, t · radius / 1.8, times the
   least share of these that loops took which ran to the end (five cells, checked).
 
-    python benchmarks/bench_figures.py            # both, about ten CPU minutes
+    python benchmarks/bench_figures.py            # both, about eight CPU minutes
     python benchmarks/bench_figures.py 5          # one of them
     python benchmarks/bench_figures.py --seeds 2  # the first two data sets of each point
 """

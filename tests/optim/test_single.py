@@ -8,7 +8,7 @@ from natgrad import Gaussian
 from natgrad.errors import InvalidInputError
 from natgrad.experiments.race.problems import load
 from natgrad.optim import NGD, EqualShare, Quadratic
-from natgrad.optim._direction import OuterPart
+from natgrad.optim._steps.direction import OuterPart
 from tests.helpers import assert_near, randn
 from tests.optim.nets import backward, mlp, seeded, weights_of
 

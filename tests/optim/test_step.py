@@ -23,7 +23,7 @@ from natgrad import (
 from natgrad.errors import InvalidInputError, NonFiniteError
 from natgrad.optim import NGD, Adaptive, EqualShare, Factors, Fixed, Quadratic, Scheduled
 from natgrad.optim._curvature.factor import ridges
-from natgrad.optim._direction import Direction, Part
+from natgrad.optim._steps.direction import Direction, Part
 from natgrad.optim._steps.ruler import Ruler
 from natgrad.optim.step_length import QuadraticModel
 from tests.helpers import F64, assert_near, generator, pinv, randn

@@ -130,6 +130,21 @@ def check_generator(generator: Any, like: Tensor) -> None:
         )
 
 
+def rates_of_groups(lr: float, weight_decay: float, momentum: float) -> dict[str, float]:
+    """Return the numbers that groups of parameters have by default; raise if one is impossible."""
+    return {
+        "lr": number(lr, "lr", low=0, low_open=True),
+        "weight_decay": number(weight_decay, "weight_decay", low=0),
+        "momentum": number(momentum, "momentum", low=0, high=1, high_open=True),
+    }
+
+
+def check_average(a: float | None) -> None:
+    """Raise unless this is None or positive: the weight of the latest in an average of weights."""
+    if a is not None:
+        number(a, "weight_average", low=0, low_open=True)
+
+
 def check_state_dtype(dtype: Any) -> None:
     """Raise unless this is None or torch.bfloat16, which has the range of single precision."""
     if dtype is None or dtype is torch.bfloat16:

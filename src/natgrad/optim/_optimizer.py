@@ -133,6 +133,7 @@ class Resumable(torch.optim.Optimizer):
             InvalidInputError: If any part does not fit; nothing is loaded then.
         """
         checked(lambda: self._check_state(state_dict))
+        self._whole = Whole()  # what was gathered before is another state
         state = state_dict["natural"]
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "natural"})
         self._core.load_state_dict(state)

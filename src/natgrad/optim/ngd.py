@@ -11,36 +11,35 @@ from typing import Any, Self
 import torch
 from torch.nn import Module
 
-from natgrad._checks import function, integer, number, refuse_unknown
+from natgrad._checks import function, refuse_unknown
 from natgrad._named import named
-from natgrad._warn import warn_user
 from natgrad.likelihoods import Reduction
 from natgrad.optim import statistics
-from natgrad.optim._arguments import check_generator, check_state_dtype, divide, trainable
+from natgrad.optim._arguments import (
+    check_average,
+    check_generator,
+    check_state_dtype,
+    divide,
+    rates_of_groups,
+    trainable,
+)
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._capture.moments import Factors
+from natgrad.optim._capture.scales import scale_notes
 from natgrad.optim._core import Core, Method, Whole, as_factors, as_rules, check_options
 from natgrad.optim._criteria.observed import Criterion, observed
 from natgrad.optim._curvature.inverse import Solver
-from natgrad.optim._direction import rates
 from natgrad.optim._layers.coverage import announce
 from natgrad.optim._optimizer import Resumable, unscaled
-from natgrad.optim._published import as_published
-from natgrad.optim._scales import scale_notes
+from natgrad.optim._steps.direction import rates
 from natgrad.optim._steps.learned import Lengths
 from natgrad.optim._steps.measured import Measured
+from natgrad.optim._steps.published import as_known_output, as_published
 from natgrad.optim._steps.ruler import Ruler
 from natgrad.optim.damping import Adaptation, Adaptive, Damping
 from natgrad.optim.momentum import Momentum, WeightAverage
 from natgrad.optim.statistics import StepStatistics
-from natgrad.optim.step_length import (
-    UNMEASURED,
-    UNVERIFIED,
-    AdaptationWarning,
-    Closure,
-    Learned,
-    StepLength,
-)
+from natgrad.optim.step_length import Closure, Learned, StepLength, warn_fixed
 
 __all__ = ["NGD"]
 
@@ -146,14 +145,8 @@ class NGD(Resumable):
         generator: torch.Generator | None = None,
     ) -> None:
         params = trainable(model, likelihood)
-        defaults = {
-            "lr": number(lr, "lr", low=0, low_open=True),
-            "weight_decay": number(weight_decay, "weight_decay", low=0),
-            "momentum": number(momentum, "momentum", low=0, high=1, high_open=True),
-        }
-        momentum = defaults["momentum"]
-        if weight_average is not None:
-            weight_average = number(weight_average, "weight_average", low=0, low_open=True)
+        defaults = rates_of_groups(lr, weight_decay, momentum)
+        check_average(weight_average)
         self.step_length, self.damping = as_rules(step_length, damping, method)
         self.factors, split = as_factors(factors), self.damping.split
         refresh = check_options(refresh, method, solver, split, reduction, strict)
@@ -181,12 +174,12 @@ class NGD(Resumable):
         )
         self.generator = self._core.generator
         self._whole = Whole()
-        self._momentum = Momentum(momentum, state_dtype) if momentum else None
+        self._momentum = Momentum(defaults["momentum"], state_dtype) if momentum else None
         params = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         self._params = params
         self._average = None
         if weight_average is not None:
-            self._average = WeightAverage(self._core.model, params, weight_average)
+            self._average = WeightAverage(self._core.model, params, float(weight_average))
         self._lengths, self._measured = None, None
         if isinstance(self.step_length, Learned):
             found, world = self._core.preconditioner, self._core.world
@@ -237,11 +230,10 @@ class NGD(Resumable):
             >>> optimizer.damping.split, optimizer.factors.memory, optimizer.factors.exact_output
             ('equal', 0.0, False)
         """
-        double = trainable(model, likelihood)[0].dtype == torch.float64
+        precision = trainable(model, likelihood)[0].dtype
         refuse_unknown(options, ["samples", *inspect.signature(cls).parameters], "NGD.published")
-        floor = (1e-10 if double else 1e-8) if floor is None else floor
-        defaults = as_published(damping, floor, samples, factors=options.get("factors"))
-        return cls(model, likelihood, lr=lr, **(defaults | options))
+        rules = as_published(damping, floor, samples, options.get("factors"), precision)
+        return cls(model, likelihood, lr=lr, **(rules | options))
 
     @classmethod
     @named
@@ -269,11 +261,8 @@ class NGD(Resumable):
             >>> NGD.known_output(torch.nn.Linear(2, 1), ng.Gaussian()).factors.exact_output
             True
         """
-        samples = integer(samples, "samples", low=1)
-        if options.get("factors") is None:
-            whole = Factors(samples=samples, memory=0.0, block=None, rows=None)
-            options["factors"], samples = whole, 1
-        return cls.published(model, likelihood, samples=samples, **options)
+        options = as_known_output(samples, options)
+        return cls.published(model, likelihood, **options)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -316,16 +305,10 @@ class NGD(Resumable):
                 self.statistics = self._step(batch, loss, closure)
         finally:
             capture.paused = False
-        self._warn_once()
-        return returned
-
-    def _warn_once(self) -> None:
-        """Warn of a run whose length or damping cannot adapt."""
-        fixed = [note for note in self.statistics.notes if note in (UNMEASURED, UNVERIFIED)]
         adapts = isinstance(self.damping, Adaptive) or self._measured is not None
-        if fixed and adapts and not self._warned:
-            self._warned = True
-            warn_user(f"{'; '.join(fixed)}.", AdaptationWarning)
+        if adapts and not self._warned:
+            self._warned = warn_fixed(self.statistics.notes)
+        return returned
 
     def _step(self, batch: Batch, loss: float | None, closure: Closure | None) -> StepStatistics:
         core, params, damping = self._core, self._params, self._damping.value
@@ -355,8 +338,7 @@ class NGD(Resumable):
         # A single sample keeps its rank-one form as long as there is no average of gradients.
         single = batch.n == 1 and self._momentum is not None and not self._momentum.values
         momentum = None if single else self._momentum
-        if core.world.size > 1:  # each process averages the gradients of its own blocks
-            away = core.preconditioner.away
+        if away := core.preconditioner.away:  # other processes average the gradients of these
             params = [p for p in params if p not in away]
         with momentum.averaged(params, batch.total) if momentum else nullcontext():
             direction = core.preconditioner.direction(batch, None if momentum else norms)

@@ -167,6 +167,7 @@ class Preconditioner:
             InvalidInputError: If the state does not fit; nothing is loaded then.
         """
         checked(lambda: self._check_state(state))
+        self._whole = Whole()  # what was gathered before is another state
         self._core.load_state_dict(state)
         self.damping = state["damping"]
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from natgrad._checks import integer, number
 from natgrad._named import options
+from natgrad._warn import warn_user
 from natgrad.errors import InvalidInputError
 from natgrad.optim._arguments import keep
 from natgrad.optim._capture.batch import Batch, Piece
-from natgrad.optim._direction import Direction
+from natgrad.optim._steps.direction import Direction
 from natgrad.optim._steps.shares import solve
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ UNVERIFIED = (
 
 class AdaptationWarning(UserWarning):
     """The length of steps or the damping cannot adapt to this model and loss."""
+
+
+def warn_fixed(notes: Sequence[str]) -> bool:
+    """Warn if a step's notes say that its length or damping cannot adapt; return whether."""
+    fixed = [note for note in notes if note in (UNMEASURED, UNVERIFIED)]
+    if fixed:
+        warn_user(f"{'; '.join(fixed)}.", AdaptationWarning)
+    return bool(fixed)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ Nothing is recorded in evaluation mode or without gradients.
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction
 from natgrad.likelihoods.base import all_finite
 from natgrad.optim._capture.batch import Batch, Call
+from natgrad.optim._capture.graph import ancestors
 from natgrad.optim._capture.moments import Gather, Visit
 from natgrad.optim._capture.replay import Habits, Replay
 from natgrad.optim._capture.watching import watch_layers
@@ -212,11 +213,11 @@ class Capture:
         if not self.visits:
             return self._replay is not None and self._replay.giving(output) is not None
         nodes = {visit.edge.node for seen in self.visits.values() for visit in seen}
-        return any(node in nodes for node in _ancestors(output))
+        return any(node in nodes for node in ancestors(output))
 
     def _reached(self, output: Tensor) -> dict[str, list[Visit]]:
         """Return the visits of the layers that computed these outputs."""
-        nodes = set(_ancestors(output))
+        nodes = set(ancestors(output))
         found = {
             name: [visit for visit in seen if visit.edge.node in nodes]
             for name, seen in self.visits.items()
@@ -294,17 +295,6 @@ class Capture:
         finally:
             for handle in handles:
                 handle.remove()
-
-
-def _ancestors(output: Tensor) -> Iterator[Any]:
-    """Yield the graph nodes that computed a tensor."""
-    front, passed = [output.grad_fn], set()
-    while front:
-        node = front.pop()
-        if node is not None and node not in passed:
-            passed.add(node)
-            yield node
-            front.extend(before for before, _ in node.next_functions)
 
 
 class Structure:

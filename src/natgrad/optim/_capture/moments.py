@@ -13,6 +13,7 @@ from natgrad._named import options
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim._arguments import keep, literal
+from natgrad.optim._capture.graph import behind_views
 from natgrad.optim._curvature.factor import Gram, diagonal_blocks
 from natgrad.optim._layers.coverage import Coverage
 from natgrad.optim._layers.linear import Layer, LinearLayer, Sharing, wide
@@ -174,7 +175,7 @@ class Gather:
         if self.factors.source == "propagated":  # the rest follows from the first layer's inputs
             visits = dict(list(visits.items())[:1])
         moments = {name: self._inputs(name, seen, len(output)) for name, seen in visits.items()}
-        self._check_rows(moments, len(output))
+        shared = self._check_rows(moments, len(output))
         traces: dict[str, float] = {}
         pending = [(name, visit) for name, seen in visits.items() for visit in seen]
         known = self._output_layer(output, visits)
@@ -187,6 +188,8 @@ class Gather:
         if not targets or self.factors.source == "propagated":
             return moments, traces
         for errors in self._errors(likelihood, wide(output.detach()), y):
+            if shared and self.factors.source == "empirical":
+                errors = errors * self._signs(errors)
             found = torch.autograd.grad(
                 output, targets, errors.to(output.dtype), retain_graph=True, allow_unused=True
             )
@@ -214,23 +217,31 @@ class Gather:
             moments.rows += round(count * times)
         return moments
 
-    def _check_rows(self, moments: Mapping[str, Moments], n: int) -> None:
-        """Refuse layers with fewer rows than samples, unless samples share rows.
+    def _check_rows(self, moments: Mapping[str, Moments], n: int) -> bool:
+        """Return whether samples share rows of a layer; refuse layers with too few for that.
 
         A table of positions is looked up once for all samples. The errors at such a row are
         summed over its samples. Sampled errors are independent with mean zero, so the square of the
-        sum has the expectation of the sum of their squares. The input factor, an average over
-        rows, is the same as if each sample had its own row.
+        sum has the expectation of the sum of their squares; empirical errors get random signs,
+        for the same reason. The input factor, an average over rows, is the same as if each sample
+        had its own row.
         """
         whole = any(found.rows >= n for found in moments.values())
-        shared = whole and self.factors.source == "sampled"
+        shareable = whole and self.factors.source in ("sampled", "empirical")
         for name, found in moments.items():
-            if found.rows < n and not (shared and found.rows):
+            if found.rows < n and not (shareable and found.rows):
                 raise ShapeError(
                     f"layer {name!r} saw {found.rows} rows, but the criterion {n} samples. If one "
                     "loss gathers several forward passes, hold their outputs until it is called, "
                     "or run them as one batch; if samples share rows, expand them to one each."
                 )
+        return any(found.rows < n for found in moments.values())
+
+    def _signs(self, errors: Tensor) -> Tensor:
+        """Return a random sign for each sample, in a shape that multiplies its errors."""
+        shape = (len(errors), *(1 for _ in errors.shape[1:]))
+        drawn = torch.randint(2, shape, generator=self.generator, device=errors.device)
+        return (2 * drawn - 1).to(errors.dtype)
 
     def _errors(self, likelihood: Likelihood, output: Tensor, y: Tensor | None) -> Iterator[Tensor]:
         source, samples = self.factors.source, self.factors.samples
@@ -254,11 +265,11 @@ class Gather:
         source = self.factors.source
         if self.squares or not self.factors.exact_output or source == "empirical":
             return None
-        last = _behind_views(get_gradient_edge(output))
+        last = behind_views(get_gradient_edge(output))
         for name, seen in visits.items():
             layer = self.coverage.layers[name]
             fits = output.ndim == 2 and output.shape[1] == layer.shape[0] <= _LARGEST_KNOWN
-            if fits and len(seen) == 1 and _behind_views(seen[0].edge) == last:
+            if fits and len(seen) == 1 and behind_views(seen[0].edge) == last:
                 return name if isinstance(layer, LinearLayer) else None
         return None
 
@@ -279,17 +290,6 @@ def _thinned(t: Tensor, stride: int) -> tuple[Tensor, float]:
         return t, 1.0
     part = t[::stride]
     return part, len(t) / len(part)
-
-
-def _behind_views(edge: GradientEdge) -> GradientEdge:
-    """Return the edge behind nodes that only reshape their input."""
-    node = edge.node
-    while node.name() in ("ViewBackward0", "ReshapeAliasBackward0", "UnsafeViewBackward0"):
-        before, number = node.next_functions[0]
-        if before is None:
-            break
-        edge, node = GradientEdge(before, number), before
-    return edge
 
 
 def output_errors(

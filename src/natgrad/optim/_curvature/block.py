@@ -17,11 +17,11 @@ from natgrad.optim._curvature.factor import Factor
 from natgrad.optim._curvature.kronecker import KroneckerBlock
 from natgrad.optim._curvature.plain import AdamBlock, DiagonalBlock, PlainBlock
 from natgrad.optim._curvature.propagated import Chain
-from natgrad.optim._direction import Direction, Part
 from natgrad.optim._distributed import World
 from natgrad.optim._layers.coverage import Coverage
 from natgrad.optim._layers.linear import wide
 from natgrad.optim._states import entries
+from natgrad.optim._steps.direction import Direction, Part
 
 OTHERS = "(others)"
 """Name of the part that holds all parameters without a block."""

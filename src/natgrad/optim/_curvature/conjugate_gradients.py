@@ -10,8 +10,8 @@ from torch.nn import Module
 from natgrad.errors import UnsupportedError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim._capture.batch import Batch
-from natgrad.optim._direction import Direction, Part
 from natgrad.optim._states import entries, real
+from natgrad.optim._steps.direction import Direction, Part
 
 
 class ConjugateGradients:

@@ -10,9 +10,9 @@ from torch import Tensor
 from natgrad.optim._capture.batch import Batch, Call
 from natgrad.optim._curvature.factor import Factor, Gram, average, ridges
 from natgrad.optim._curvature.inverse import Keeper, Solver
-from natgrad.optim._direction import OuterPart
 from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
+from natgrad.optim._steps.direction import OuterPart
 from natgrad.optim.damping import Split
 
 FADED = 1e-4

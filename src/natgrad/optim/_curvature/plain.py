@@ -10,9 +10,9 @@ from torch.nn import Parameter
 from natgrad._checks import ALL_FLOATS, tensor
 from natgrad.optim._capture.batch import Batch, Call
 from natgrad.optim._curvature.factor import Factor, Gram, average
-from natgrad.optim._direction import OuterPart
 from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
+from natgrad.optim._steps.direction import OuterPart
 
 # Weight of the past in the average of squares, Adam's β₂; and Adam's ε.
 _SQUARES, _TINY = 0.95, 1e-8

@@ -11,9 +11,9 @@ from torch import Tensor
 from natgrad._checks import ALL_FLOATS, describe, flag, integer, tensor
 from natgrad.errors import DtypeError, InvalidInputError
 from natgrad.optim._capture.batch import Batch
-from natgrad.optim._direction import Direction, decay, shorter
 from natgrad.optim._distributed import World
 from natgrad.optim._states import entries, real
+from natgrad.optim._steps.direction import Direction, decay, shorter
 from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.step_length import Learned
 

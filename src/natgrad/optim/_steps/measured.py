@@ -8,7 +8,7 @@ from torch import Tensor
 
 from natgrad.optim import statistics
 from natgrad.optim._capture.batch import Batch
-from natgrad.optim._direction import Backup, Direction, decay
+from natgrad.optim._steps.direction import Backup, Direction, decay
 from natgrad.optim._steps.ruler import Ruler
 from natgrad.optim.momentum import Momentum
 from natgrad.optim.statistics import StepStatistics, Verdict

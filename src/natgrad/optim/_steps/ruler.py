@@ -10,7 +10,7 @@ from torch import Tensor
 from natgrad.errors import NonFiniteError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim._capture.batch import Batch, Piece, Reproduction
-from natgrad.optim._direction import Direction, Part
+from natgrad.optim._steps.direction import Direction, Part
 from natgrad.optim.statistics import Verdict
 from natgrad.optim.step_length import UNMEASURED, UNVERIFIED, Closure, Measured, QuadraticModel
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from natgrad.optim._capture.batch import Batch, Piece
-from natgrad.optim._direction import Direction
+from natgrad.optim._steps.direction import Direction
 
 
 def solve(

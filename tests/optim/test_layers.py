@@ -3,6 +3,8 @@
 import copy
 from collections.abc import Callable
 from functools import partial
+from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -37,6 +39,7 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from natgrad import Categorical, Gaussian, Network, reference
 from natgrad.errors import ShapeError
 from natgrad.optim import NGD, EqualShare, Factors, Quadratic
+from natgrad.optim._capture.moments import Gather
 from natgrad.optim._curvature.factor import symmetric
 from natgrad.optim._layers.coverage import cover
 from natgrad.optim._layers.norm import NormLayer
@@ -580,6 +583,26 @@ def test_rows_that_data_share_count_as_often_as_they_are_used(pooled):
     errors = {shared: symmetric(each.errors.matrix) for shared, each in found.items()}
     gap = (errors[True] - errors[False]).norm() / errors[False].norm()
     assert float(gap) < 0.05  # 1/√4000 of each entry
+
+
+def test_empirical_errors_at_rows_that_data_share_get_random_signs(monkeypatch):
+    x, y, criterion = randn(6, 4, 2, seed=5), randn(6, 2, seed=6), Gaussian()
+    empirical = Factors(memory=0, source="empirical")
+
+    def factor(shared):
+        build = partial(Positions, shared, pooled=True)
+        optimizer = started(build, criterion, x, y, factors=empirical)
+        return symmetric(block(optimizer, "table").errors.matrix)
+
+    drawn = Gather._signs(SimpleNamespace(generator=torch.Generator()), torch.zeros(100, 2, 3))
+    assert drawn.shape == (100, 1, 1)
+    assert set(drawn.flatten().tolist()) == {-1.0, 1.0}
+    found = []
+    for signs in product((1.0, -1.0), repeat=6):  # their expectation
+        column = torch.tensor(signs)[:, None]
+        monkeypatch.setattr(Gather, "_signs", lambda self, errors, column=column: column)
+        found.append(factor(shared=True))
+    assert_near(torch.stack(found).mean(0), factor(shared=False), 1e-12)
 
 
 def test_shared_rows_are_refused_where_errors_are_not_independent():

@@ -25,7 +25,7 @@ from natgrad.experiments.race.entrants.peers import collection, peer
 from natgrad.experiments.race.entrants.spaces import space
 from natgrad.experiments.race.outcomes import reached
 from natgrad.experiments.race.training import Run, Settings
-from natgrad.experiments.race.tuning import Tuning, best_score, finalists, tune
+from natgrad.experiments.race.tuning import FIRST, Tuning, best_score, finalists, tune
 from natgrad.lab._environment import environment
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, Result
@@ -62,7 +62,7 @@ def compute(config: Race, sweep: Sweep) -> Arrays:
         problem=[heat.problem for heat in heats],
         entrant=[*config.contestants, DEFAULT],
         contestant=list(config.contestants),
-        seed=[1 + k for k in range(config.seeds)],
+        seed=[FIRST + k for k in range(config.seeds)],
         trial=list(range(config.draws + config.refinements)),
         look=list(range(config.points + 1)),
         setting=list(_SETTINGS),
@@ -158,7 +158,7 @@ def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> tuple[dict[st
     chosen = {who: found[who].settings[found[who].chosen] for who in finalists(config, found)}
     chosen[DEFAULT] = spaces[TUNED].first
     racing = [who for who in chosen if who != TUNED or chosen[TUNED] != chosen[DEFAULT]]
-    finals = [(who, seed) for seed in range(1, config.seeds + 1) for who in racing]
+    finals = [(who, seed) for seed in range(FIRST, FIRST + config.seeds) for who in racing]
     cells = [cell(who, chosen[who], heat.budget, seed, test=True) for who, seed in finals]
     results = dict(zip(finals, sweep(cells, f"{heat.problem}: finals"), strict=True))
     if TUNED not in racing:  # tuning found nothing better than the default settings
@@ -168,7 +168,7 @@ def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> tuple[dict[st
     for who, tuning in found.items():
         _enter_tuning(tables, config.contestants.index(who), tuning, target)
     for (who, seed), result in results.items():
-        at = [*config.contestants, DEFAULT].index(who), seed - 1
+        at = [*config.contestants, DEFAULT].index(who), seed - FIRST
         _enter_final(tables, at, target, result)
     return tables, _edges(heat.problem, found)
 

@@ -17,7 +17,10 @@ MakeCell = Callable[[str, Settings, float, int], Cell]
 """Makes the cell of a contestant's trial with these settings, this budget and this seed."""
 
 SEEDS = range(0, -1000, -1)
-"""Seeds of the tuning; trials use the first, and the finals only seeds from 1 on."""
+"""Seeds of the tuning; trials use the first."""
+
+FIRST = 11
+"""First seed of the finals. Those below were used to try out the rules of the race."""
 
 
 @dataclass

@@ -44,6 +44,10 @@ def picture(arrays: Arrays) -> "Figure":
             line, column = divmod(k, columns)
             for at in (2 * line * columns + column, (2 * line + 1) * columns + column):
                 axes[at].set_visible(False)
+        entrants = arrays.coordinates["entrant"]
+        for who, raced in zip(entrants, arrays["raced"].any(axis=0), strict=True):
+            if raced:  # in one order, whoever raced in the first panel
+                axes[0].plot([], [], label=who, markersize=3.2, linewidth=1.2, **_LOOKS[who])
         narrow = columns < 3
         figures.legend(figure, columns=2 * columns if narrow else 5)
         figure.suptitle("The race" if narrow else "Seconds to the target, with equal tuning")
@@ -114,17 +118,16 @@ def _curves(axes: "Axes", arrays: Arrays, p: int, *, labels: bool) -> None:
         )
         middle = np.median(lines, axis=0)
         look = {"markevery": 40, "linewidth": 1.2, "markersize": 3.2} | _LOOKS[who]
-        axes.plot(grid, middle, label=who, **look)
+        axes.plot(grid, middle, **look)
         good = middle[np.isfinite(middle)]
         lowest, first = min(lowest, good.min()), max(first, good[0])
     target = float(arrays["target"][p])
     axes.axhline(target, color=_GREY, linestyle=(0, (4, 2)), linewidth=0.9)
     axes.annotate(
         f"target {target:.3g}",
-        (budget, target),
+        (0, target),  # at the left, where the curves are far above
         xytext=(0, 2),
         textcoords="offset points",
-        ha="right",
         fontsize=7,
         color=_GREY,
     )

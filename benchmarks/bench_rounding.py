@@ -58,7 +58,7 @@ def compare(name: str, seeds: list[int]) -> Row:
         tuple(steps_to_target(name, seed, rounded=rounded) for rounded in (True, False))
         for seed in seeds
     ]
-    detail = "; ".join(f"{a:.1f} / {b:.1f}" for a, b in pairs)
+    detail = "; ".join(f"{a:.2f} / {b:.2f}" for a, b in pairs)
     ratios = [a / b for a, b in pairs if math.isfinite(a) and math.isfinite(b)]
     value = statistics.geometric_mean(ratios) if ratios else math.nan
     return Row(f"{name}: bfloat16 / float32", value, "×", "", None, f"steps {detail}")

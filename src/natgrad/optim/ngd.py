@@ -89,8 +89,8 @@ class NGD(Resumable):
         weight_average: a, the weight a/(k + a) of step k in an average of the weights. Evaluate the
             model inside `with optimizer.averaged():`. None keeps no average.
         state_dtype: `torch.bfloat16` halves the memory of the average of gradients, from 4 to 2
-            bytes per parameter. By default it has the parameters' precision. The last step is always
-            kept, and taken, in bfloat16 if parameters are in single precision; it costs no steps.
+            bytes per parameter. By default it has the parameters' precision. The last step is
+            always kept, and taken, in bfloat16 if parameters are in float32; that costs no steps.
         reduction: Reduction of a loss that is not the likelihood itself.
         strict: Raise, instead of warning, if a parameter has no Kronecker factors.
         generator: Random generator for the sampled labels; by default a new one with seed 0.

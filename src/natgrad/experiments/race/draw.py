@@ -45,7 +45,7 @@ def picture(arrays: Arrays) -> "Figure":
             for at in (2 * line * columns + column, (2 * line + 1) * columns + column):
                 axes[at].set_visible(False)
         entrants = arrays.coordinates["entrant"]
-        for who, raced in zip(entrants, arrays["raced"].any(axis=0), strict=True):
+        for who, raced in zip(entrants, np.atleast_1d(arrays["raced"].any(axis=0)), strict=True):
             if raced:  # in one order, whoever raced in the first panel
                 axes[0].plot([], [], label=who, markersize=3.2, linewidth=1.2, **_LOOKS[who])
         narrow = columns < 3

@@ -151,5 +151,5 @@ def test_medians_fill_gaps() -> None:
     usual = typical_values(x)
     assert usual.tolist() == [2.0, 6.0]
     assert fill_gaps(x, usual).tolist() == [[1, 6], [2, 5], [9, 7], [2, 6]]
-    with pytest.raises(ShapeError, match="2 values, one for each column"):
+    with pytest.raises(ShapeError, match="2 numbers, one for each column"):
         fill_gaps(x, usual[:1])

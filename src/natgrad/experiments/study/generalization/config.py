@@ -21,8 +21,7 @@ class Generalization:
 
 EXPERIMENT = Experiment(
     name="study/generalization",
-    title="Damping gives natural gradient most of gradient descent's bias, in a fraction of its "
-    "steps",
+    title="How much of gradient descent's bias each optimizer keeps, and in how many steps",
     source="[KMH21] §5: a systematic study of generalization is future work",
     story="Natural gradient descent loses the biases that depth gives to gradient descent. Does "
     "that hurt on fresh data? Ten methods, tuned alike, train 24 models to the same training loss.",

@@ -61,6 +61,19 @@ add(
         "damping": 0.1,
     },
 )
+add(
+    "natgrad.flows.integrate_by_length",
+    flows.integrate_by_length,
+    lambda: {
+        "direction": ng.natural,
+        **problem(),
+        "lengths": torch.tensor([0.0, 0.01, 0.02]).double(),
+        "rtol": 1e-3,
+        "record": {"norm": lambda w: w.norm()},
+        "max_evaluations": 100,
+        "damping": 0.1,
+    },
+)
 add("natgrad.stopping.direction_settled", ng.stopping.direction_settled, lambda: {"tolerance": 0.1})
 add("natgrad.stopping.loss_below", ng.stopping.loss_below, lambda: {"bound": 0.1})
 add("natgrad.stopping.margin_above", ng.stopping.margin_above, lambda: {"bound": 0.1})

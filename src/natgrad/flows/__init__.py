@@ -1,5 +1,6 @@
 """Descents and flows, with error control and a reason for stopping."""
 
+from natgrad.flows._by_length import integrate_by_length
 from natgrad.flows._descend import descend
 from natgrad.flows._end_to_end import end_to_end
 from natgrad.flows._integrate import integrate
@@ -34,6 +35,7 @@ __all__ = [
     "diagonal_fisher",
     "end_to_end",
     "integrate",
+    "integrate_by_length",
     "kfac",
     "loss_damping",
     "midpoint",

@@ -158,20 +158,20 @@ class _Glance(Progress):
         raise AttributeError(name)
 
 
-def check_times(times: Tensor) -> Tensor:
+def check_times(times: Tensor, name: str = "times") -> Tensor:
     """Return times to save as float64; raise unless they are finite, not negative and increase."""
     if isinstance(times, type):
-        raise DtypeError(f"times must be a sequence of numbers, but is {describe(times)}.")
+        raise DtypeError(f"{name} must be a sequence of numbers, but is {describe(times)}.")
     if isinstance(times, Tensor):
-        if dense(times, "times").is_complex() or times.dtype == torch.bool:
-            raise DtypeError(f"times must be real numbers, but are {times.dtype}.")
+        if dense(times, name).is_complex() or times.dtype == torch.bool:
+            raise DtypeError(f"{name} must be real numbers, but are {times.dtype}.")
         t = times.detach().double().cpu().flatten()
     else:
-        t = torch.tensor(numbers(times, "times"), dtype=torch.float64)
+        t = torch.tensor(numbers(times, name), dtype=torch.float64)
     if len(t) == 0 or bool((t < 0).any()) or not bool(torch.isfinite(t).all()):
-        raise InvalidInputError("times must be finite, not negative, and at least one.")
+        raise InvalidInputError(f"{name} must be finite, not negative, and at least one.")
     if bool((t[1:] <= t[:-1]).any()):
-        raise InvalidInputError("times must increase.")
+        raise InvalidInputError(f"{name} must increase.")
     return t
 
 

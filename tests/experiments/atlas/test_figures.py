@@ -6,19 +6,17 @@ import torch
 
 from natgrad import Bernoulli, Direct, integrate, natural
 from natgrad.experiments import GROUPS
-from natgrad.experiments.atlas._flows.arc import (
-    arc_path,
+from natgrad.experiments.atlas._flows.classes import ClassKfac, laplacian_solve
+from natgrad.experiments.atlas._flows.directions import (
     damped_natural,
-    deep_gradient,
-    gradient,
     metric_natural,
     weighted_solve,
 )
-from natgrad.experiments.atlas._flows.classes import ClassKfac, laplacian_solve
 from natgrad.experiments.atlas._flows.ends import degrees
 from natgrad.experiments.atlas.completion.cells import lift
 from natgrad.experiments.atlas.metrics.cells import population_weights
 from natgrad.flows import kfac, loss_damping
+from natgrad.flows._by_length import arc_path
 from natgrad.lab import figures
 from natgrad.lab.experiment import in_this_process
 from natgrad.lab.registry import experiment
@@ -57,7 +55,7 @@ def test_damped_flow_by_arc_length_follows_the_flow_in_time() -> None:
         )  # fmt: skip
         length = float(slow.states.diff(dim=0).norm(dim=1).sum())
         rows = (y[:, None] * x).numpy()
-        fast = arc_path(damped_natural(rows, damping, power), np.zeros(4), [length])[0]
+        fast = arc_path(damped_natural(rows, damping, power), np.zeros(4), [length]).points[0]
         assert np.abs(fast - slow.final.numpy()).max() < 1e-3
 
 
@@ -74,11 +72,6 @@ def test_directions_are_those_of_dense_algebra() -> None:
     }
     for kappa, metric in dense.items():
         assert degrees(metric_natural(rows, kappa)(b), np.linalg.solve(metric, pull)) < 1e-6
-    assert degrees(gradient(rows)(b), pull) < 1e-6
-    w = np.concatenate([b + 1, 1 / (b + 1)])
-    pulled = rows.T @ (1 / (1 + np.exp(rows @ np.ones(4))))
-    both = np.concatenate([w[4:] * pulled, w[:4] * pulled])
-    assert degrees(deep_gradient(rows)(w), both) < 1e-6
 
 
 def test_weights_of_very_different_sizes_form_a_hierarchy() -> None:
@@ -89,12 +82,6 @@ def test_weights_of_very_different_sizes_form_a_hierarchy() -> None:
     # A ridge between them leaves the second row without influence.
     ridged = weighted_solve(rows, np.array([0.0, -900.0, -2000.0]), np.zeros(3), -400.0)
     assert np.abs(ridged - [0.5, 0.5]).max() < 1e-12
-
-
-def test_a_path_that_ends_early_is_nan_from_there_on() -> None:
-    path = arc_path(lambda b: np.where(b[0] < 2, 1.0, np.nan) * np.ones(1), np.zeros(1), [1.0, 5.0])
-    assert np.isfinite(path[0]).all()
-    assert np.isnan(path[1]).all()
 
 
 def test_kfac_of_classes_is_the_step_rule() -> None:

@@ -1,1 +1,1 @@
-"""Flows of logistic regression by arc length, which reach margins of a million in a second."""
+"""Flows of logistic regression that reach margins of a million in a second."""

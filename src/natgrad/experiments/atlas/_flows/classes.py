@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.experiments.atlas._flows.arc import Vector, Velocity
+from natgrad.flows._by_length import Vector, Velocity
 
 
 class ClassKfac:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from natgrad.experiments.atlas._flows.arc import Vector
+from natgrad.flows._by_length import Vector
 from natgrad.limits import max_margin
 from natgrad.linalg.norms import Metric
 

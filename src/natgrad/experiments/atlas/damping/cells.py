@@ -7,9 +7,10 @@ import numpy as np
 from scipy.optimize import linprog
 
 from natgrad.data.separable import sparse_gaussian
-from natgrad.experiments.atlas._flows.arc import Vector, arc_path, damped_natural, pull
+from natgrad.experiments.atlas._flows.directions import damped_natural, pull
 from natgrad.experiments.atlas._flows.ends import degrees, face, tight
 from natgrad.experiments.atlas.damping.config import Damping
+from natgrad.flows._by_length import Vector, arc_path
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.experiment import Sweep
@@ -17,6 +18,7 @@ from natgrad.limits import max_margin, natural_flow
 
 EARLY = 300.0  # a length at which the gradient's direction c has settled for a = 2
 SAVED = 31
+MOST = 40_000  # evaluations after which a flow is undecided
 KEYS = ("to_margin", "to_vertex", "to_face", "to_predicted", "tight", "next", "support")
 
 
@@ -68,7 +70,7 @@ def flows(config: Flows) -> Result:
     out["along"] = np.full((*shape, SAVED), np.nan)
     for place in np.ndindex(shape):
         velocity = damped_natural(rows, config.scales[place[0]], config.powers[place[1]])
-        path = arc_path(velocity, np.zeros(config.dim), asked.tolist())
+        path = arc_path(velocity, np.zeros(config.dim), asked.tolist(), max_evaluations=MOST).points
         end, early = path[-1], path[int(np.searchsorted(asked, EARLY))]
         if not np.isfinite(end).all():
             continue

@@ -7,25 +7,24 @@ import numpy as np
 import torch
 
 from natgrad.data.separable import sparse_gaussian
-from natgrad.experiments.atlas._flows.arc import (
-    Vector,
-    Velocity,
-    arc_path,
+from natgrad.experiments.atlas._flows.classes import ClassKfac
+from natgrad.experiments.atlas._flows.directions import (
     log_fisher,
     log_pull,
     metric_natural,
     pull,
     scaled,
 )
-from natgrad.experiments.atlas._flows.classes import ClassKfac
 from natgrad.experiments.atlas._flows.ends import degrees, metric_margin, tight
 from natgrad.experiments.atlas.metrics.config import Metrics
+from natgrad.flows._by_length import Vector, Velocity, arc_path
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.experiment import Sweep
 from natgrad.limits import natural_flow
 
 LENGTHS = 61
+MOST = 40_000  # evaluations after which a flow is undecided
 ONES = 4
 _NODES = np.polynomial.legendre.leggauss(80)
 
@@ -78,7 +77,7 @@ def flows(config: Flows) -> Result:
 
 
 def _end(velocity: Velocity, dim: int, length: float) -> Vector:
-    found: Vector = arc_path(velocity, np.zeros(dim), [length])[0]
+    found: Vector = arc_path(velocity, np.zeros(dim), [length]).points[0]
     return found
 
 
@@ -115,7 +114,10 @@ def _several(sizes: Metrics, seed: int) -> dict[str, Any]:
     end = _end(damped.velocity(), d * more, sizes.length)
     fixed = metric_margin(damped.rows, np.kron(damped.metric, np.eye(more)))
     flow, undecided = ClassKfac(x, labels, sizes.damping), np.nan
-    before, after = arc_path(flow.velocity(), np.zeros(d * more), [sizes.length / 10, sizes.length])
+    lengths = [sizes.length / 10, sizes.length]
+    before, after = arc_path(
+        flow.velocity(), np.zeros(d * more), lengths, max_evaluations=MOST
+    ).points
     if np.isfinite(after).all():
         early, late = (flow.factor(b) for b in (before, after))
         ratio = np.linalg.cond(late) / np.linalg.cond(early)
@@ -162,7 +164,7 @@ def _population(rows: Vector, length: float) -> dict[str, Any]:
         return across * weights[1] / weights[0] + along
 
     lengths = np.logspace(0, np.log10(length), LENGTHS)
-    path = arc_path(velocity, np.zeros(rows.shape[1]), lengths.tolist(), rtol=1e-10)
+    path = arc_path(velocity, np.zeros(rows.shape[1]), lengths.tolist(), rtol=1e-10).points
     turned, expected, radii, slopes = [], [], [], []
     for b in path:
         along, across, r = split(b)
@@ -217,7 +219,7 @@ def _wide(sizes: Metrics, seed: int) -> dict[str, Any]:
             u = rows @ b
             return inverse @ scaled(log_pull(u) - kappa * log_fisher(u))
 
-        moved = arc_path(velocity, start, [sizes.length])[0] - start
+        moved = arc_path(velocity, start, [sizes.length]).points[0] - start
         out["to_interpolant"].append(degrees(moved, inverse.sum(1)))
         out["to_single"].append(degrees(moved, inverse[:, first]))
     return out

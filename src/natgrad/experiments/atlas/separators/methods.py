@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 
 from natgrad.directions import Wasserstein, euclidean, natural
-from natgrad.experiments.atlas._flows.arc import (
-    Velocity,
-    arc_path,
-    damped_natural,
-    deep_gradient,
-    gradient,
-    metric_natural,
-)
+from natgrad.experiments.atlas._flows.directions import damped_natural, metric_natural
 from natgrad.experiments.atlas.separators.config import Effort
 from natgrad.experiments.atlas.separators.goals import BOX, KFAC_DAMPING, SCALE
 from natgrad.flows import (
@@ -27,11 +20,13 @@ from natgrad.flows import (
     descend,
     diagonal_fisher,
     integrate,
+    integrate_by_length,
     kfac,
     loss_damping,
     momentum,
     steepest,
 )
+from natgrad.flows._by_length import Velocity, arc_path
 from natgrad.likelihoods import Bernoulli, Gaussian, Likelihood
 from natgrad.limits import separability
 from natgrad.parametrizations import Diagonal, Direct
@@ -136,24 +131,46 @@ def _flowed(direction: Any, loss: Likelihood, depth: int, end: float | None, **o
     return run
 
 
-def _by_length(velocity: Callable[[Any], Velocity], otherwise: Run, depth: int = 1) -> Run:
+def _by_length(follow: Callable[[Batch, Any], Path], otherwise: Run, end: float = 1e4) -> Run:
     """Return a flow by the length of its path on separable data, and another run on other data."""
 
     def run(batch: Batch, effort: Effort) -> Path:
-        x, y = batch
-        if separability(x, y).kind != "separable":
+        if separability(*batch).kind != "separable":
             return otherwise(batch, effort)
-        rows = (y[:, None] * x).numpy()
-        lengths = np.logspace(-1, 4 if depth == 1 else 3, effort.saves)
-        start = np.full((depth, rows.shape[1]), SCALE)
-        start[0] = 0
-        found = arc_path(velocity(rows), start.ravel(), lengths.tolist())
-        found = found[np.isfinite(found).all(1)]
-        beta = found.reshape(len(found), depth, -1).prod(1)
-        detail = f"length of path {lengths[len(found) - 1]:.3g}"
-        return Path(torch.from_numpy(lengths[: len(found)]), torch.from_numpy(beta), detail)
+        return follow(batch, np.logspace(-1, math.log10(end), effort.saves))
 
     return run
+
+
+def _descended(depth: int) -> Run:
+    """Return gradient flow of β, or of two factors, by length."""
+
+    def follow(batch: Batch, lengths: Any) -> Path:
+        dim = batch[0].shape[1]
+        model: Any = Direct() if depth == 1 else Diagonal(depth)
+        zero = torch.zeros_like(batch[0][0])
+        start = zero if depth == 1 else model.init_free(dim, scale=SCALE)
+        found: Trajectory[Any] = integrate_by_length(
+            euclidean, Bernoulli(), model, start, batch, lengths=torch.from_numpy(lengths)
+        )
+        states = found.states if depth == 1 else found.states.prod(1)
+        return Path(found.times, states, found.detail)
+
+    end = 1e4 if depth == 1 else 1e3  # the product grows like the square of the length
+    return _by_length(follow, _flowed(euclidean, Bernoulli(), depth, None), end)
+
+
+def _along(velocity: Callable[[Any], Velocity], otherwise: Run) -> Run:
+    """Return the flow of a velocity in β by length."""
+
+    def follow(batch: Batch, lengths: Any) -> Path:
+        x, y = batch
+        rows = (y[:, None] * x).numpy()
+        arc = arc_path(velocity(rows), np.zeros(rows.shape[1]), lengths.tolist())
+        reached = torch.from_numpy(lengths[: len(arc.found)])
+        return Path(reached, torch.from_numpy(arc.found), arc.detail)
+
+    return _by_length(follow, otherwise)
 
 
 def _direct(
@@ -187,9 +204,7 @@ METHODS: dict[str, Method] = {
             _STEEPEST,
         ),
         _direct(
-            "gradient flow",
-            _by_length(gradient, _flowed(euclidean, Bernoulli(), 1, None)), "ℓ2 margin",
-            "Soudry et al. 2018",
+            "gradient flow", _descended(1), "ℓ2 margin", "Soudry et al. 2018",
         ),
         _direct(
             "sign descent", _stepped(lambda n: steepest(math.inf, 0.1, decay=0.5)), "ℓ∞ margin",
@@ -233,7 +248,7 @@ METHODS: dict[str, Method] = {
         ),
         _direct(
             "natural, λ = √loss",
-            _by_length(
+            _along(
                 lambda rows: damped_natural(rows, 1.0, 0.5),
                 _flowed(natural, Bernoulli(), 1, 1e4, damping=loss_damping(1.0, power=0.5)),
             ),
@@ -241,17 +256,15 @@ METHODS: dict[str, Method] = {
         ),
         _direct(
             "natural, latent Wasserstein",
-            _by_length(
+            _along(
                 lambda rows: metric_natural(rows, 0.0),
                 _flowed(natural, Bernoulli(), 1, 1e4, metric=Wasserstein(mean="latent")),
             ),
             "whitened margin", "natgrad, atlas/metrics",
         ),
         Method(
-            "gradient flow", "diagonal, L = 2", "logistic",
-            _by_length(deep_gradient, _flowed(euclidean, Bernoulli(), 2, None), depth=2),
-            "ℓ1 margin", "maximum likelihood",
-            "Gunasekar et al. 2018",
+            "gradient flow", "diagonal, L = 2", "logistic", _descended(2), "ℓ1 margin",
+            "maximum likelihood", "Gunasekar et al. 2018",
         ),
         Method(
             "natural flow", "diagonal, L = 2", "logistic",

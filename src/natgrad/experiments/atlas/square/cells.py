@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.integrate import DOP853
 
-from natgrad.experiments.atlas._flows.arc import Vector
 from natgrad.experiments.atlas.square.config import Square
+from natgrad.flows._by_length import Vector
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.cell import Cell, Result
 from natgrad.lab.experiment import Sweep

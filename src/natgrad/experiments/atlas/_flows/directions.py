@@ -1,66 +1,16 @@
-"""Flows by arc length: dβ/ds = v/‖v‖.
+"""Directions of flows of logistic regression, up to a factor, from logarithms of all weights.
 
-On separable data a flow needs time of order e^{‖β‖} to reach the length ‖β‖, and its gradient
-underflows at margins of 745. Its *path* has neither problem: the direction v depends on the weights
-of the samples up to a common factor alone, which is divided out in logarithms, and the length s of
-the path grows like ‖β‖. What is left is mildly stiff, and LSODA takes a few hundred steps to any s.
+`arc_path` of `natgrad.flows` follows them. Unlike those of `natgrad.natural`, damping and
+metrics here are logarithms too, so that nothing underflows at any length of the path.
 """
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
-import numpy.typing as npt
-from scipy.integrate import LSODA
 from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
 
-Vector = npt.NDArray[np.float64]
-Velocity = Callable[[Vector], Vector]
-"""The direction of a flow at β, up to any positive factor."""
+from natgrad.flows._by_length import Vector, Velocity
 
 _NEGLIGIBLE = 35.0  # e^{−35} is below the rounding error of one
 _GAP = 20.0
-_MOST_STEPS = 3_000
-
-
-class _EndedError(Exception):
-    """The direction vanishes, or is not finite."""
-
-
-def arc_path(
-    velocity: Velocity, start: Vector, lengths: Sequence[float], rtol: float = 1e-8
-) -> Vector:
-    """Return β at the given lengths of path, shape `(lengths, d)`; NaN at lengths not reached.
-
-    Example:
-        >>> around = lambda b: np.array([-b[1], b[0]])  # a circle
-        >>> arc_path(around, np.array([1.0, 0.0]), [np.pi]).round(6)
-        array([[-1.,  0.]])
-    """
-
-    def unit(s: float, b: Vector) -> Vector:
-        with np.errstate(all="ignore"):  # what is not finite ends the path
-            v = velocity(b)
-            size = float(np.linalg.norm(v))
-        if not 0 < size < np.inf:
-            raise _EndedError
-        return v / size
-
-    stepper = LSODA(unit, 0.0, start, lengths[-1], rtol=rtol, atol=rtol, min_step=0.0)
-    found: list[Vector] = []
-    for _ in range(_MOST_STEPS):
-        try:
-            stepper.step()
-        except (_EndedError, np.linalg.LinAlgError):
-            break
-        if stepper.status == "failed":
-            break
-        done, dense = stepper.status == "finished", stepper.dense_output()
-        while len(found) < len(lengths) and (done or lengths[len(found)] <= stepper.t):
-            found.append(dense(min(lengths[len(found)], stepper.t)))
-        if done:
-            break
-    missing = [np.full_like(start, np.nan)] * (len(lengths) - len(found))
-    return np.array([*found, *missing])
 
 
 def softplus(u: Vector) -> Vector:
@@ -93,22 +43,6 @@ def scaled(logs: Vector) -> Vector:
 def pull(rows: Vector, u: Vector) -> Vector:
     """Return −∇L up to a factor."""
     return rows.T @ scaled(log_pull(u))
-
-
-def gradient(rows: Vector) -> Velocity:
-    """Return −∇L; rows are yₙxₙ."""
-    return lambda b: pull(rows, rows @ b)
-
-
-def deep_gradient(rows: Vector) -> Velocity:
-    """Return −∇L in the two factors of β = w₁ ⊙ w₂, one after the other."""
-
-    def velocity(w: Vector) -> Vector:
-        first, second = w.reshape(2, -1)
-        g = pull(rows, rows @ (first * second))
-        return np.concatenate([second * g, first * g])
-
-    return velocity
 
 
 def damped_natural(rows: Vector, damping: float, power: float) -> Velocity:

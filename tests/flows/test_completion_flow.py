@@ -9,7 +9,8 @@ from natgrad.diagnostics import balancedness
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.flows import Status
 from natgrad.flows._methods.completion import observed
-from natgrad.flows._methods.completion.flow import completion_flow
+from natgrad.flows._methods.completion.chain import Chain
+from natgrad.flows._methods.completion.flow import _Stepper, completion_flow
 from tests.helpers import assert_near, chain, generator, positions, randn
 
 SHAPES = {1: (6, 5), 2: (6, 4, 5), 3: (6, 7, 5, 5), 4: (5, 5, 5, 5, 5)}
@@ -46,6 +47,23 @@ def test_error_falls_with_the_tolerance():
     exact = end(1e-8)
     errors = [float((end(rtol) - exact).norm()) for rtol in (1e-2, 1e-4, 1e-6)]
     assert errors[0] > 5 * errors[1] > 25 * errors[2]
+
+
+def test_a_step_that_is_too_long_is_kept_in_part():
+    w, x, y = case(3)
+    product, rtol = ng.MatrixProduct(3), 1e-3
+    stepper = _Stepper(Chain(w, observed.residual(x, y, (6, 5))), rtol)
+    stepper._radius.value = 1e4  # as many stages as a stiff flow needs
+    taken, error = stepper._try(1.0)
+    assert taken is not None
+    assert taken.h < 1
+    assert taken.error <= 1 < error
+    judge = ng.integrate(
+        ng.euclidean, ng.Gaussian(reduction="sum"), product, w, (x, y),
+        until=taken.h, method="dop853", rtol=1e-10,
+    )  # fmt: skip
+    exact = torch.cat([f.flatten() for f in judge.final])
+    assert float((taken.y - exact).norm() / exact.norm()) < rtol
 
 
 @pytest.mark.parametrize("depth", [2, 3])

@@ -8,6 +8,7 @@ factors that start at 1e-9 leave their saddle as accurately as factors that star
 import math
 import time
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +24,10 @@ from natgrad.stopping import Status
 
 Factors = tuple[Tensor, ...]
 Record = Mapping[str, Callable[[Factors], Tensor]]
+
+_LOOK = 40  # evaluations between two estimates of the spectral radius, each of two or three
+_LONG = 20  # stages from which errors are also estimated at
+_CHECKS = (0.25, 0.5, 0.75)  # these parts of them: after 1/16, 1/4 and 9/16 of the step
 
 
 @torch.no_grad()
@@ -131,8 +136,22 @@ def check_completion(factors: Factors, positions: Tensor, values: Tensor) -> Non
         raise InvalidInputError("a position is observed twice; average its values first.")
 
 
+class _Taken(NamedTuple):
+    """A step: its length, its error over the tolerance, the state after it, and −∇L there."""
+
+    h: float
+    error: float
+    y: Tensor
+    slope: Tensor
+
+
 class _Stepper:
-    """Runge–Kutta–Chebyshev in place, with the predictive step controller of its authors."""
+    """Runge–Kutta–Chebyshev in place, with the predictive step controller of its authors.
+
+    A flow that leaves a saddle changes its spectral radius tenfold within a few long steps, and a
+    step that is too long for its stages explodes. The radius is therefore estimated by cost, not by
+    number of steps.
+    """
 
     def __init__(self, chain: Chain, rtol: float) -> None:
         self._chain, self._rtol = chain, rtol
@@ -140,9 +159,9 @@ class _Stepper:
         self._own_evaluations = 0
         self._y = chain.state
         self._f = torch.empty_like(self._y)
-        self._work = [torch.empty_like(self._y) for _ in range(3)]
+        self._work = [torch.empty_like(self._y) for _ in range(5)]
         self._radius = SpectralRadius()
-        self._since_radius = 0
+        self._looked = 0
         self._evaluate(self._y, self._f)
         self.first_loss = 0.5 * chain.residual.sum_of_squares()
         self.largest_radius = 0.0
@@ -167,43 +186,59 @@ class _Stepper:
 
     def step(self, end: float) -> str | None:
         """Take one step, shortened until its error is within tolerance."""
-        if self._since_radius >= 10:
+        if self.evaluations - self._looked >= _LOOK:
             self._update_radius()
         while True:
             h = min(self._h, end - self.t)
             if self.t + h == self.t:
                 return "the step size fell below the spacing of numbers"
-            moved, slope = self._try(h)
-            error = self._error(moved, slope, h)
-            if error <= 1:
+            taken, error = self._try(h)
+            if taken is not None:
                 break
             self._h = h * (max(0.1, 0.8 * error ** (-1 / 3)) if math.isfinite(error) else 0.1)
             self._last = None
             self._update_radius()
-        self._h = h * self._growth(error, h)
-        self._last = (error, h)
-        self._y.copy_(moved)
-        self._f.copy_(slope)
+        shorter, h = taken.h < h, taken.h
+        self._h = h * min(self._growth(taken.error, h), 1.0 if shorter else math.inf)
+        self._last = (taken.error, h)
+        self._y.copy_(taken.y)
+        self._f.copy_(taken.slope)
         self.t, self.steps = self.t + h, self.steps + 1
-        self._since_radius += 1
-        self.error += self._rtol * error
+        self.error += self._rtol * taken.error
+        if shorter:
+            self._update_radius()
         return None
 
-    def _try(self, h: float) -> tuple[Tensor, Tensor]:
-        """Return the state after h and −∇L there; both are reused buffers."""
+    def _try(self, h: float) -> tuple["_Taken | None", float]:
+        """Return the state after h, or after a part of h if the error grows too large.
+
+        Every stage approximates the flow to second order at its own time, so the first part of
+        a long step that fails can be kept. If no part is accurate, return None and the error.
+        """
         s = max(2, stages(h, self._radius.value))
         k = coefficients(s)
-        before, now, f = self._work
+        checks = {round(part * s) for part in _CHECKS} if s >= _LONG else set()
+        before, now, f, kept_y, kept_f = self._work
         before.copy_(self._y)
         torch.add(self._y, self._f, alpha=k.first * h, out=now)
+        found: _Taken | None = None
         for i in range(s - 1):
             self._evaluate(now, f)
+            if i + 1 in checks:
+                gone = k.c[i + 1] * h
+                error = self._error(now, f, gone)
+                if not error <= 1:
+                    return found, error
+                kept_y.copy_(now)
+                kept_f.copy_(f)
+                found = _Taken(gone, error, kept_y, kept_f)
             before.mul_(k.nu[i]).add_(now, alpha=k.mu[i])
             before.add_(self._y, alpha=1 - k.mu[i] - k.nu[i])
             before.add_(f, alpha=k.mu_tilde[i] * h).add_(self._f, alpha=k.gamma_tilde[i] * h)
             now, before = before, now
         self._evaluate(now, f)
-        return now, f
+        error = self._error(now, f, h)
+        return (_Taken(h, error, now, f) if error <= 1 else found), error
 
     def _error(self, moved: Tensor, slope: Tensor, h: float) -> float:
         """Return the largest local error of a layer over its tolerance."""
@@ -225,7 +260,7 @@ class _Stepper:
     def _update_radius(self) -> None:
         self._radius.update(self._fresh, self.t, self._y, self._f)
         self.largest_radius = max(self.largest_radius, self._radius.value / 1.2)
-        self._since_radius = 0
+        self._looked = self.evaluations
 
 
 class _Saver:

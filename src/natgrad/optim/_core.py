@@ -16,6 +16,7 @@ from natgrad.optim._arguments import literal, rule
 from natgrad.optim._capture.hooks import Capture, Schedule
 from natgrad.optim._capture.moments import Factors, Gather, Source
 from natgrad.optim._criteria.observed import Observed
+from natgrad.optim._curvature.batch_side import BatchSide, pays
 from natgrad.optim._curvature.block import BlockDiagonal
 from natgrad.optim._curvature.conjugate_gradients import ConjugateGradients
 from natgrad.optim._curvature.inverse import Solver
@@ -26,6 +27,7 @@ from natgrad.optim._distributed import World, unwrap
 from natgrad.optim._layers.coverage import Coverage, announce, cover
 from natgrad.optim._states import check_random
 from natgrad.optim.damping import Adaptive, Damping, Falling, Fixed, Scheduled, Split
+from natgrad.optim.momentum import Momentum
 from natgrad.optim.step_length import EqualShare, Learned, PerLayer, Quadratic, StepLength
 
 Method = Literal["kronecker", "whitening", "diagonal", "conjugate_gradients"]
@@ -111,6 +113,22 @@ class Core:
         self.custom = reduction is not None
         weakref.finalize(self, Capture.remove, self.capture)
 
+    def use_rows(self, momentum: Momentum | None) -> None:
+        """Compute the directions of wide layers from the rows of a batch where that pays."""
+        if isinstance(self.preconditioner, BlockDiagonal):
+            self.preconditioner.side = BatchSide(momentum)
+            self.capture.records = pays
+
+    @property
+    def _side(self) -> BatchSide | None:
+        found = self.preconditioner
+        return found.side if isinstance(found, BlockDiagonal) else None
+
+    @property
+    def row_bytes(self) -> int:
+        """Return the memory of directions that are kept besides the state."""
+        return 0 if self._side is None else self._side.bytes
+
     def refit(self) -> None:
         """Cover the parameters that are trained now; blocks that are left as they were stay.
 
@@ -132,7 +150,9 @@ class Core:
         self.schedule.set(steps=self.schedule.steps, since=self.schedule.since, due=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything a resumed run needs."""
+        """Return everything a resumed run needs; this one goes on as a resumed one would."""
+        if self._side is not None:
+            self._side.forget()
         return {
             "method": self.method,
             "steps": self.schedule.steps,

@@ -109,7 +109,7 @@ def trial(
             optimizer._core.schedule.set(steps=_SETTLED, since=every, due=False)
             refresh.append(timed())
             usual += [timed(), timed()]
-        size = held_bytes(optimizer._own_state()["natural"])
+        size = optimizer._core.row_bytes + held_bytes(optimizer._own_state()["natural"])
         optimizer._core.capture.paused = True
         plain = min(timed(step=False), timed(step=False))
     finally:

@@ -1,7 +1,7 @@
 """Averages over steps: of gradients, for directions, and of weights, for evaluation."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,6 +40,7 @@ class Momentum:
     Attributes:
         values: ḡ by parameter, in the units of the last `.grad`.
         weight: W.
+        gradients: Number of gradients in the average.
 
     Example:
         >>> w = torch.zeros(1, requires_grad=True)
@@ -62,13 +63,22 @@ class Momentum:
     def reset(self) -> None:
         """Forget everything."""
         self.values: dict[Tensor, Tensor] = {}
-        self.weight, self._mu = 0.0, self.factor
+        self.weight, self.gradients, self._mu = 0.0, 0, self.factor
         self._total = 1.0
         self._lengths, self._log = 0, 0.0
         self._seen: dict[Tensor, Tensor] = {}
 
+    def ahead(self) -> tuple[float, float]:
+        """Return the weights of ḡ in the look-ahead and of the gradient in the next ḡ."""
+        weight = self._mu * self.weight + 1
+        past = self.factor * weight
+        # (μW ḡ + g)/(μW + 1) with the next ḡ, written in terms of the present ḡ
+        return past * (1 - 1 / weight) / (past + 1), 1 / weight
+
     @contextmanager
-    def averaged(self, params: Sequence[Tensor], total: float) -> Iterator[None]:
+    def averaged(
+        self, params: Sequence[Tensor], total: float, apart: Set[Tensor] = frozenset()
+    ) -> Iterator[None]:
         """Replace gradients by averages with look-ahead, inside a `with` block.
 
         `advance` adds the gradients to the average; it is not called if the step is refused.
@@ -76,14 +86,12 @@ class Momentum:
         Args:
             params: The parameters.
             total: Divisor that turns `.grad` into the gradient of the average loss.
+            apart: Parameters whose gradients are averaged, but not replaced.
         """
         self._seen = held = {p: p.grad for p in params if p.grad is not None}
         self._rescale(total)
-        weight = self._mu * self.weight + 1
-        past = self.factor * weight
-        # (μW ḡ + g)/(μW + 1) with the next ḡ, written in terms of the present ḡ
-        old = past * (1 - 1 / weight) / (past + 1)
-        known = [p for p in held if p in self.values]
+        old, _ = self.ahead()
+        known = [p for p in held if p in self.values and p not in apart]
         if known:
             given, values = [held[p] for p in known], [self.values[p] for p in known]
             if self.dtype is None:
@@ -116,6 +124,7 @@ class Momentum:
     def advance(self, length: float) -> None:
         """Add the gradients to the average, and record α; α = 1 starts a new average."""
         self.weight = self._mu * self.weight + 1
+        self.gradients += 1
         known = [p for p in self._seen if p in self.values]
         if known:
             values, fresh = [self.values[p] for p in known], [self._seen[p] for p in known]

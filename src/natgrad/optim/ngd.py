@@ -190,6 +190,7 @@ class NGD(Resumable):
             self._measured = Measured(ruler, params, self.damping.reject)
         if self._core.world.size == 1:  # DistributedDataParallel does not follow either
             self._core.capture.refit = weakref.WeakMethod(self._refit)
+            self._core.use_rows(self._momentum)
         self._damping = Adaptation(self.damping)
         self._warned = False
 
@@ -341,12 +342,13 @@ class NGD(Resumable):
         momentum = None if single else self._momentum
         if away := core.preconditioner.away:  # other processes average the gradients of these
             params = [p for p in params if p not in away]
-        with momentum.averaged(params, batch.total) if momentum else nullcontext():
+        rate, own = rates(self.param_groups)
+        apart = core.preconditioner.begin(batch.rows if own is None else {})
+        with momentum.averaged(params, batch.total, apart) if momentum else nullcontext():
             direction = core.preconditioner.direction(batch, None if momentum else norms)
             direction.require_finite(seen.step, damping)
             if self._lengths is not None:
                 self._lengths.apply(direction)
-            rate, own = rates(self.param_groups)
             if own is not None:
                 direction.weigh(own, batch.total, core.world)
         marks.append(("direction", statistics.clock()))

@@ -12,7 +12,7 @@ from torch import Tensor
 from natgrad._checks import describe, flag, integer
 from natgrad.errors import DtypeError, InvalidInputError, NonFiniteError, UnsupportedError
 from natgrad.likelihoods import Likelihood
-from natgrad.optim._capture.moments import Moments
+from natgrad.optim._capture.moments import Moments, Visit
 from natgrad.optim._capture.replay import Replay
 from natgrad.optim._distributed import World
 from natgrad.optim._states import entries
@@ -125,6 +125,7 @@ class Batch:
         calls: The calls, at least one.
         unscaled: Divisor of the gradients since then, for example by a `GradScaler`.
         world: The processes that each hold a part of the batch, and average their gradients.
+        rows: Passes through some layers, by name, with the errors that came back.
 
     Attributes:
         n: Number of samples, of all processes.
@@ -135,9 +136,15 @@ class Batch:
     """
 
     def __init__(
-        self, calls: Sequence[Call], *, unscaled: float = 1.0, world: World | None = None
+        self,
+        calls: Sequence[Call],
+        *,
+        unscaled: float = 1.0,
+        world: World | None = None,
+        rows: Mapping[str, Sequence[Visit]] | None = None,
     ) -> None:
         self.calls, self.world = list(calls), World() if world is None else world
+        self.rows = {} if rows is None else rows
         each = [(call.weight or 0.0) * call.unit / unscaled for call in calls]
         here = sum(c * call.n for c, call in zip(each, calls, strict=True))
         alike = sum(call.n / call.positions**0.5 for call in calls)

@@ -80,6 +80,7 @@ class Capture:
         visits: The passes through each layer since the outputs of the last forward were used.
         structure: The model's structure when the hooks were installed.
         refit: Called before a forward pass if parameters were frozen or unfrozen.
+        records: Whether the errors of so many rows of a layer are recorded in `backward`.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Capture:
         self._replay: Replay | None = None
         self._habits = Habits()
         self.refit: Callable[[], Callable[[], None] | None] = lambda: None
+        self.records: Callable[[Layer, int], bool] = lambda layer, rows: False
         self._layer_handles: list[RemovableHandle] = []
         self.watch()
         self._handles = self._install(weakref.ref(self))
@@ -178,6 +180,7 @@ class Capture:
             InvalidInputError: If nothing was back-propagated.
         """
         calls = [call for call, _ in self._calls if call.weight is not None]
+        rows = {name: seen for name, seen in self.visits.items() if all(v.errors for v in seen)}
         self.clear()
         if not calls:
             how = (
@@ -190,7 +193,7 @@ class Capture:
                 f"step {self.schedule.steps + 1} found no batch that was back-propagated since the "
                 f"last one. {how}"
             )
-        return Batch(calls, unscaled=unscaled, world=world)
+        return Batch(calls, unscaled=unscaled, world=world, rows=rows)
 
     def active(self) -> bool:
         """Return whether the model is trained: in training mode, with gradients, uncompiled."""
@@ -265,9 +268,8 @@ class Capture:
         # Walking the graph takes time, so do it only if the result is used.
         needed = self.schedule.wanted or call.n == 1
         visits = self._reached(output) if needed else self.visits
-        for seen in visits.values():
-            for visit in seen:
-                visit.used = True
+        for visit in (visit for seen in visits.values() for visit in seen):
+            visit.used = True
         if call.n == 1:
             call.single = {
                 name: seen[0].x
@@ -276,6 +278,8 @@ class Capture:
             }
         if self.schedule.wanted and all_finite(call.output):  # the step will refuse what is not
             call.moments, call.traces = self.gather(call.likelihood, output, call.y, visits)
+        for visit in (visit for seen in self.visits.values() for visit in seen):
+            visit.errors.clear()  # those so far were not errors of the loss
         if replay is not None and not call.likelihood.divisible:
             replay.each = 0
         call.replay = replay

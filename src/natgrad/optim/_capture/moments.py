@@ -1,7 +1,7 @@
 """Sums over one batch: second moments of each layer's inputs and of the errors sent back."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -95,12 +95,14 @@ class Visit:
     Attributes:
         called: Whether the layer's own forward ran; attention reads its weights directly.
         used: Whether a criterion was called on outputs that depend on this pass.
+        errors: What came back to the output, if it is recorded; one entry per backward pass.
     """
 
     x: Tensor
     edge: GradientEdge
     called: bool = True
     used: bool = False
+    errors: list[Tensor] = field(default_factory=list)
 
 
 @dataclass

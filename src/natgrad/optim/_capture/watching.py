@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
 from torch.nn import Module
 from torch.utils.hooks import RemovableHandle
 
@@ -32,7 +33,10 @@ def watch_layers(
                 return
             layers = capture.gather.coverage.layers
             for key, x, edge, called in layers[name].passes(inputs, named, output, layers):
-                capture.visits.setdefault(key, []).append(Visit(x, edge, called=called))
+                visit = Visit(x, edge, called=called)
+                capture.visits.setdefault(key, []).append(visit)
+                if layers[key].rank_one and capture.records(layers[key], x.numel() // x.shape[-1]):
+                    _record(output, visit.errors)
 
         return after
 
@@ -43,6 +47,15 @@ def watch_layers(
     for module in {layer.module for layer in layers.values() if layer.fused}:
         handles += _unfuse(this, module)
     return handles
+
+
+def _record(output: Tensor, errors: list[Tensor]) -> None:
+    """Add what comes back to a tensor to a list; the graph must not hold what holds the graph."""
+
+    def back(e: Tensor) -> None:
+        errors.append(e.detach())
+
+    output.register_hook(back)  # type: ignore[no-untyped-call]
 
 
 def _unfuse(this: "weakref.ref[Capture]", module: Module) -> list[RemovableHandle]:

@@ -13,6 +13,7 @@ from natgrad.errors import InvalidInputError
 from natgrad.likelihoods import Likelihood
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._curvature.away import AwayBlock, divided
+from natgrad.optim._curvature.batch_side import BatchSide, Rows
 from natgrad.optim._curvature.factor import Factor
 from natgrad.optim._curvature.kronecker import KroneckerBlock
 from natgrad.optim._curvature.plain import AdamBlock, DiagonalBlock, PlainBlock
@@ -49,6 +50,7 @@ class BlockDiagonal:
         names: Names of the parts that a direction may have.
         owners: The process that holds each block; empty if there is one process.
         scale: Geometric mean over layers of a block's mean eigenvalue, at the last refresh.
+        side: Computes the directions of wide layers from rows of a batch; None uses `.grad` only.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class BlockDiagonal:
         self.settled: set[str] = set()
         self.names = [*self.blocks, OTHERS]
         self.scale = 0.0
+        self.side: BatchSide | None = None
 
     def _without(self, param: Parameter) -> PlainBlock | AdamBlock:
         return AdamBlock(param) if self.adam else PlainBlock(param, self.memory)
@@ -90,6 +93,7 @@ class BlockDiagonal:
             ):
                 self.blocks[name] = block
                 self.coverage.layers[name] = block.layer
+        self.side = other.side
         self.plain |= {name: plain for name, plain in other.plain.items() if name in self.plain}
         self.settled |= {name for name in self.blocks if self.blocks[name].settled}
 
@@ -151,6 +155,11 @@ class BlockDiagonal:
         means = [block.mean for block in self.blocks.values() if block.mean > 0]
         self.scale = statistics.geometric_mean(means) if means else 0.0
 
+    def begin(self, rows: Rows) -> set[Tensor]:
+        """Take rows of this step; return parameters that move by them, not by `.grad`."""
+        idle = self.side is None or not (rows or self.side.kept)
+        return set() if self.side is None or idle else self.side.begin(rows, self.blocks)
+
     def direction(self, batch: Batch, norms: Mapping[Tensor, float] | None) -> Direction:
         """Return the direction for the gradients that `.grad` holds.
 
@@ -174,7 +183,8 @@ class BlockDiagonal:
                 if outer is not None:
                     parts.append(outer)
                     continue
-            found = sent.get(name) or self._dense(block, batch.total)
+            found = sent.get(name) or self._by_rows(block, batch.total)
+            found = found or self._dense(block, batch.total)
             kind: dict[str, Any] = {"name": name, "unit": block.unit}
             kind["norm"] = block.layer.norm(found[0])
             kind["owner"] = self.owners.get(name)
@@ -187,6 +197,13 @@ class BlockDiagonal:
         for (params, tensors, _, kind), slope in zip(pending, values, strict=True):
             parts.append(Part(params, tensors, slope, **kind))
         return Direction(parts)
+
+    def _by_rows(self, block: Block, total: float) -> tuple[Tensor, Tensor] | None:
+        """Return a block's direction and its slope if it is computed from rows."""
+        if self.side is None or block.layer.name not in self.side.rows:
+            return None
+        assert isinstance(block, KroneckerBlock)
+        return self.side.direction(block, total)
 
     def _dense(self, block: Block, total: float) -> tuple[Tensor, Tensor]:
         """Return a block's direction as one matrix, and its slope."""

@@ -50,6 +50,10 @@ class ConjugateGradients:
         """Take this damping."""
         self._damping = damping
 
+    def begin(self, rows: object) -> set[Tensor]:
+        """Return no parameters: all move by `.grad`."""
+        return set()
+
     def direction(self, batch: Batch, norms: Mapping[Tensor, float] | None) -> Direction:
         """Return the direction for the gradients that `.grad` holds.
 

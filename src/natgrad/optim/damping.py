@@ -145,23 +145,23 @@ class Adaptive:
 @options
 @dataclass(frozen=True, kw_only=True)
 class Falling:
-    """Damping relative to each block; it falls fast during the first steps and then stays constant.
+    """Damping relative to each block; it falls fast, unless directions promise the impossible.
 
-    At step k it is δ = max(`floor`, `start` · `factor`^(k − 1)). √δ times the mean eigenvalue of a
-    factor is added to the factor. At first the factors are poor estimates, and directions are close
-    to the gradient. Later only the smallest eigenvalues, which consist of rounding and noise, are
-    damped. δ has no unit, and it needs no measurement.
+    √δ times the mean eigenvalue of a factor is added to the factor. At first the factors are poor
+    estimates, and directions are close to the gradient; at the floor only rounding is damped. A
+    full step promises to decrease the loss by half of its slope, and no loss falls below zero, so L
+    blocks can promise L times the loss at most. More is noise, found where eigenvalues are small.
 
     Attributes:
-        start: δ at the first step.
-        factor: Factor on δ at each step.
+        start: δ at the first step, and its largest value.
+        factor: Factor on δ at each step; its divisor if blocks promise too much.
         floor: The smallest δ.
         reject: Undo a step that raises the loss by more than this fraction; infinity keeps all.
 
     Example:
         >>> rule = Falling()
-        >>> [round(rule.after(k, 1.0), 4) for k in (0, 1, 10, 100)]
-        [1.0, 0.7, 0.0282, 0.0005]
+        >>> rule.after(1, 0.1), rule.after(2, 0.07, ratio=0.2), rule.after(3, 6e-4)
+        (0.06999999999999999, 0.1, 0.0005)
     """
 
     start: float = 1.0
@@ -193,11 +193,12 @@ class Falling:
         share: float = 1.0,
         scale: float = 0.0,
     ) -> float:
-        """Return δ for the next step; the arguments are those of `Adaptive.after`."""
+        """Return δ for the next step, as `Adaptive.after`; ρ is the largest that is possible."""
         return self._after(*_checked(step, value, ratio, alpha, share, scale))
 
-    def _after(self, step: int, *seen: float | None) -> float:
-        return max(self.floor, self.start * self.factor**step)
+    def _after(self, _: int, value: float, ratio: float | None, *seen: float | None) -> float:
+        by = self.factor if ratio is None or ratio >= 1 else 1 / self.factor
+        return min(self.start, max(self.floor, value * by))
 
 
 @options
@@ -321,8 +322,7 @@ def _checked(
 _STALE = 0.2
 
 # At a verified step, the damping rule is applied up to this many times, to account for unverified
-# steps before it. The second number is for undone steps, so that few steps in a row
-# are lost.
+# steps before it. The second number is for undone steps, so that few steps in a row are lost.
 _REPEATS, _UNDONE = 2, 4
 
 
@@ -357,6 +357,7 @@ class Adaptation:
         since: int,
         depth: int,
         scale: float,
+        possible: float | None = None,
     ) -> bool:
         """Set λ for the next step, and return whether the inverses are out of date.
 
@@ -369,11 +370,13 @@ class Adaptation:
             since: Steps since the last refresh, this one included.
             depth: L.
             scale: Scale of the Fisher.
+            possible: The largest ρ that a full step can have.
         """
         self._sum += share
-        steps = max(1, since)
-        mean = self._sum / steps
+        mean = self._sum / (steps := max(1, since))
         repeats = _UNDONE if rejected else min(_REPEATS, steps) if refreshed else 1
+        if self.rule._relative:  # it sees every step, and no ρ of shortened ones
+            repeats, ratio = 1, possible
         for _ in range(repeats):
             self.value = self.rule._after(step, self.value, ratio, mean / depth, mean, scale)
         if refreshed:

@@ -347,6 +347,7 @@ class NGD(Resumable):
         with momentum.averaged(params, batch.total, apart) if momentum else nullcontext():
             direction = core.preconditioner.direction(batch, None if momentum else norms)
             direction.require_finite(seen.step, damping)
+            possible = direction.possible(loss)
             if self._lengths is not None:
                 self._lengths.apply(direction)
             if own is not None:
@@ -378,6 +379,7 @@ class NGD(Resumable):
             since=core.schedule.since,
             depth=direction.depth,
             scale=core.preconditioner.scale,
+            possible=possible,
         )
         if core.world.size > 1:  # processes must agree, and may differ in the last bit
             stale = core.world.sum([stale])[0] > 0

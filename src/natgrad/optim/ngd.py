@@ -314,12 +314,8 @@ class NGD(Resumable):
 
     def _step(self, batch: Batch, loss: float | None, closure: Closure | None) -> StepStatistics:
         core, params, damping = self._core, self._params, self._damping.value
-        seen = StepStatistics(
-            step=core.schedule.steps + 1,
-            loss=loss,
-            damping=damping,
-            refreshed=core.schedule.wanted,
-        )
+        seen = StepStatistics(step=core.schedule.steps + 1, loss=loss, damping=damping)
+        seen.refreshed = core.schedule.wanted
         norms, seen.gradient_norm = batch.gradient_norms(params, loss, seen.step)
         if self._lengths is not None and self._lengths.raised(loss, batch.n, self.damping.reject):
             return self._undo(self._lengths, seen)

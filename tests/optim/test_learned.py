@@ -1,6 +1,7 @@
 """Learned lengths, falling damping, factors in blocks, Adam for what has no block."""
 
 import math
+import statistics
 
 import pytest
 import torch
@@ -181,11 +182,12 @@ def test_damping_stays_where_directions_promise_more_than_the_loss():
     teacher, x = seeded(lambda: mlp(8, 32, 1)), randn(512, 8, seed=7)
     for y, noise in ((teacher(x).detach(), False), (randn(512, 1, seed=8), True)):
         model, criterion = seeded(lambda: mlp(8, 32, 1), seed=1), Gaussian()
-        optimizer = NGD(model, criterion)
+        optimizer, found = NGD(model, criterion), []
         for k in range(60):
             rows = slice(k % 16 * 32, k % 16 * 32 + 32)
             train(optimizer, criterion, x[rows], y[rows], 1)
-            assert k < 40 or (optimizer.statistics.damping > Falling().floor) == noise
+            found.append(optimizer.statistics.damping)
+        assert (statistics.median(found[40:]) > 2 * Falling().floor) == noise
 
 
 def test_parameters_without_a_block_take_adams_steps():

@@ -19,8 +19,10 @@ Solver = Literal["auto", "parameters", "residuals", "conjugate_gradients"]
 _REFINEMENTS = 4
 # The refinement ends at corrections this small, or is not needed at all; QR is used above the
 # second number.
-_ENOUGH = 1e-12
+ENOUGH = 1e-12
 _POOR = 1e-6
+# Largest number of products of conjugate gradients.
+_PRODUCTS = 500
 # Sides up to which matrices are factorized: 2 GiB in double precision.
 LARGEST = 16_000
 
@@ -31,8 +33,14 @@ class Side(Protocol):
     name: str
     error: float
 
-    def solve(self, target: Tensor, damping: float) -> Tensor:
-        """Return v, `(P,)`; `error` then holds the size of the last correction, relative."""
+    def solve(self, target: Tensor, damping: float, enough: float = ENOUGH) -> Tensor:
+        """Return v, `(P,)`; `error` then holds the size of the last correction, relative.
+
+        `enough` is the relative error at which refinement ends.
+        """
+
+    def solve_and_move(self, target: Tensor, damping: float) -> tuple[Tensor, Tensor]:
+        """Return v and A v."""
 
 
 def choose(jacobian: Jacobian, scale: Tensor | None, solver: Solver) -> Side:
@@ -69,15 +77,26 @@ class _Direct:
         self._factor: tuple[float, Tensor | None] = (-1.0, None)
         self._qr: tuple[Tensor, Tensor] | None = None
 
-    def solve(self, target: Tensor, damping: float) -> Tensor:
+    def solve(self, target: Tensor, damping: float, enough: float = ENOUGH) -> Tensor:
         """Return v by Cholesky and refinement, or by QR."""
+        x = self._solution(target, damping, enough)
+        return self._by_qr(target, damping) if x is None else self._direction(x)
+
+    def solve_and_move(self, target: Tensor, damping: float) -> tuple[Tensor, Tensor]:
+        """Return v and A v."""
+        x = self._solution(target, damping, ENOUGH)
+        if x is not None:
+            return self._direction(x), self._moved(x)
+        v = self._by_qr(target, damping)
+        return v, self.jacobian.times(v)
+
+    def _solution(self, target: Tensor, damping: float, enough: float) -> Tensor | None:
+        """Return the unknown of the square system, None if QR has to solve it."""
         factor = self._cholesky(damping)
-        if factor is not None:
-            found = self._refined(factor, target, damping)
-            if found is not None:
-                return found
-        self.decomposed, self.error = True, 0.0
-        return self._by_qr(target, damping)
+        x = None if factor is None else self._refined(factor, target, damping, enough)
+        if x is None:
+            self.decomposed, self.error = True, 0.0
+        return x
 
     def _cholesky(self, damping: float) -> Tensor | None:
         if self._factor[0] != damping:
@@ -90,22 +109,24 @@ class _Direct:
             self._factor = (damping, None if int(info) else factor)
         return self._factor[1]
 
-    def _refined(self, factor: Tensor, target: Tensor, damping: float) -> Tensor | None:
+    def _refined(
+        self, factor: Tensor, target: Tensor, damping: float, enough: float
+    ) -> Tensor | None:
         x = _back(factor, self._start(target))
         # Without refinement the error is at most about eps times the condition number.
         rounding = torch.finfo(x.dtype).eps * (1 + self._trace / damping)
-        if rounding <= _ENOUGH:
+        if rounding <= enough:
             self.error = rounding
-            return self._direction(x)
+            return x
         change = float("inf")
         for _ in range(_REFINEMENTS):
             step = _back(factor, self._left(x, target, damping))
             x = x + step
             previous, change = change, float(step.norm() / x.norm().clamp_min(1e-300))
-            if change <= _ENOUGH or not change < 0.5 * previous:
+            if change <= enough or not change < 0.5 * previous:
                 break
         self.error = change
-        return self._direction(x) if change <= _POOR else None
+        return x if change <= _POOR else None
 
     def times(self, w: Tensor) -> Tensor:
         """Return B w."""
@@ -135,6 +156,9 @@ class _Direct:
     def _direction(self, x: Tensor) -> Tensor:
         raise NotImplementedError
 
+    def _moved(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
     def _by_qr(self, target: Tensor, damping: float) -> Tensor:
         raise NotImplementedError
 
@@ -156,6 +180,9 @@ class ParameterSide(_Direct):
 
     def _direction(self, x: Tensor) -> Tensor:
         return self._unscaled(x)
+
+    def _moved(self, x: Tensor) -> Tensor:
+        return self.times(x)
 
     def _by_qr(self, target: Tensor, damping: float) -> Tensor:
         if self._qr is None:
@@ -180,6 +207,9 @@ class ResidualSide(_Direct):
 
     def _direction(self, x: Tensor) -> Tensor:
         return self._unscaled(self.transposed(x))
+
+    def _moved(self, x: Tensor) -> Tensor:
+        return self.matrix @ x
 
     def _by_qr(self, target: Tensor, damping: float) -> Tensor:
         if self._qr is None:
@@ -221,7 +251,12 @@ class ConjugateGradients:
         self.scale = self.scale if scale is None else scale
         self.norms = jacobian.square_norms()
 
-    def solve(self, target: Tensor, damping: float, rtol: float = 1e-8, most: int = 500) -> Tensor:
+    def solve_and_move(self, target: Tensor, damping: float) -> tuple[Tensor, Tensor]:
+        """Return v and A v."""
+        v = self.solve(target, damping)
+        return v, self.jacobian.times(v)
+
+    def solve(self, target: Tensor, damping: float, enough: float = 1e-8) -> Tensor:
         """Return v after a limited number of products with A and its transpose."""
         metric = damping * self.scale.square()
         preconditioner = 1 / (self.norms + metric)
@@ -230,8 +265,8 @@ class ConjugateGradients:
         y = preconditioner * left
         direction, size = y, float(left @ y)
         first = float(right.norm())
-        for _ in range(most):
-            if float(left.norm()) <= rtol * first:
+        for _ in range(_PRODUCTS):
+            if float(left.norm()) <= enough * first:
                 break
             product = self.jacobian.transposed(self.jacobian.times(direction)) + metric * direction
             alpha = size / float(direction @ product)

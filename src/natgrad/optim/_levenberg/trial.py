@@ -15,6 +15,8 @@ __all__ = ["Proposal", "propose", "straight"]
 
 # Fraction of the step at which the second derivative along it is measured (Transtrum and Sethna).
 _PROBE = 0.1
+# Relative error of a that is small beside that of the difference quotient.
+_ROUGH = 1e-6
 # Largest number of dampings that one step tries to make its path straight enough; fewer with
 # momentum, which bends at any damping if it leads astray.
 _BENDS = 12
@@ -38,6 +40,10 @@ class Proposal:
     def bends(self, most: float) -> bool:
         """Return whether the path bends more than this; 0 allows everything."""
         return self.acceleration > most > 0
+
+    def fraction(self, most: float) -> float:
+        """Return how much the path bends, as a fraction of the most that is allowed."""
+        return self.acceleration / most if most else 0.0
 
     def promises(self, loss: float) -> bool:
         """Return whether the predicted decrease is above the rounding of a loss."""
@@ -91,10 +97,11 @@ def propose(
     """
     target = point.whitening.target
     if momentum is None:
-        v = side.solve(target, damping)
+        v, moved = side.solve_and_move(target, damping)
     else:
-        v = momentum + side.solve(target - point.jacobian.times(momentum), damping)
-    moved = point.jacobian.times(v)
+        carried = point.jacobian.times(momentum)
+        v, moved = side.solve_and_move(target - carried, damping)
+        v, moved = momentum + v, carried + moved
     predicted = float(moved @ target - 0.5 * moved @ moved)
     if probe is None:
         return Proposal(v, predicted, 0.0)
@@ -103,7 +110,7 @@ def propose(
         return Proposal(v, predicted, float("inf"))
     change = point.whitening.apply(there) - point.whitening.apply(point.values)
     second = (2 / _PROBE) * (change / _PROBE - moved)
-    a = side.solve(-second, damping)
+    a = side.solve(-second, damping, _ROUGH)
     length = _norm(v, scale)
     bend = 2 * _norm(a, scale) / length if length else 0.0
     return Proposal(v + 0.5 * a, predicted, bend if torch.isfinite(a).all() else float("inf"))

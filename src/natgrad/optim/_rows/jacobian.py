@@ -17,6 +17,9 @@ __all__ = ["Jacobian", "Strip"]
 
 # Numbers that a dense Jacobian may have before products use factors: 256 MiB in double precision.
 DENSE = 2**25
+# Numbers up to which products use a dense Jacobian even if they would not need it: 4 MiB stay in
+# the cache, and a product is one call instead of several for each parameter.
+TINY = 2**19
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,11 @@ class Jacobian:
         """Return whether the rows may be formed all at once."""
         return self.shape[0] * self.shape[1] <= DENSE
 
+    @property
+    def _formed(self) -> bool:
+        """Return whether products use all rows: they are there, or cost next to nothing."""
+        return "dense" in self.__dict__ or self.shape[0] * self.shape[1] <= TINY
+
     @cached_property
     def dense(self) -> Tensor:
         """Return all rows, `(N, P)`."""
@@ -95,7 +103,7 @@ class Jacobian:
 
     def times(self, v: Tensor) -> Tensor:
         """Return J v, `(N,)`."""
-        if "dense" in self.__dict__:
+        if self._formed:
             return self.dense @ v
         parts = torch.split(v, self.sizes)
         out = [self._zeros(strip.n) for strip in self.strips]
@@ -106,7 +114,7 @@ class Jacobian:
 
     def transposed(self, z: Tensor) -> Tensor:
         """Return Jᵀ z, `(P,)`."""
-        if "dense" in self.__dict__:
+        if self._formed:
             return self.dense.mT @ z
         out = self._zeros(self.shape[1])
         parts = torch.split(out, self.sizes)
@@ -126,7 +134,7 @@ class Jacobian:
 
     def square_norms(self) -> Tensor:
         """Return the squared norm of each column, `(P,)`."""
-        if "dense" in self.__dict__:
+        if self._formed:
             return self.dense.square().sum(0)
         out = self._zeros(self.shape[1])
         n, p = self.shape
@@ -150,6 +158,9 @@ class Jacobian:
         few factors contribute products of inner products and never form a row.
         """
         n = self.shape[0]
+        if metric is not None and self._formed:
+            rows = self.dense * metric.rsqrt()
+            return rows @ rows.mT
         out = self._zeros(n, n)
         ends = [sum(self.lengths[: i + 1]) for i in range(len(self.strips))]
         for i, size in enumerate(self.sizes):
@@ -187,7 +198,7 @@ class Jacobian:
         n, m = left.shape[0], right.shape[0]
         column = stop - m
         s, q = left.channels[0], right.channels[0]
-        chunk = max(1, out.numel() // (3 * s * q * m))
+        chunk = max(1, max(out.numel(), TINY) // (3 * s * q * m))
         for a in range(0, n, chunk):
             b = min(a + chunk, n)
             block = left.part(a, b).inner(right)

@@ -13,6 +13,8 @@ import natgrad as ng
 from natgrad.errors import DtypeError, InvalidInputError, NonFiniteError, UnsupportedError
 from natgrad.likelihoods import Poisson
 from natgrad.optim import AliasingWarning, GaussNewton, SlowRowsWarning
+from natgrad.optim._levenberg.momentum import Momentum
+from natgrad.optim._levenberg.rule import Nielsen
 from natgrad.optim._levenberg.solve import ConjugateGradients, ParameterSide, ResidualSide
 from natgrad.optim._rows.record import Recorder
 from tests.extensions import Student
@@ -166,6 +168,29 @@ def test_momentum_that_leads_upward_is_dropped_and_lowered():
     assert optimizer._momentum.share == pytest.approx(0.55)
 
 
+def test_the_share_of_momentum_grows_faster_on_a_plateau():
+    momentum, step = Momentum(0.9), torch.ones(2)
+    momentum.accepted(step, 1.0, 0.5)
+    momentum.share = 0.5
+    for decrease, share in ((0.2, 0.55), (0.01, 0.825), (0.01, 1.0)):
+        assert_near(momentum.offered(), 0.9 * momentum.share * step)
+        momentum.accepted(step, 1.0, decrease)
+        assert momentum.share == pytest.approx(share)
+
+
+def test_damping_falls_no_further_than_the_bend_of_the_path_allows():
+    """Nielsen's factors at ρ = 1, ½ and 0, and the fraction of the largest bend as their bound."""
+
+    def check(case: tuple[float, float, float]) -> None:
+        ratio, bend, factor = case
+        rule = Nielsen(6.0)
+        rule.accepted(ratio, bend)
+        assert rule.value == pytest.approx(6.0 * factor)
+
+    cases = [(1.0, 0.0, 1 / 3), (1.0, 0.6, 0.6), (0.5, 0.9, 1.0), (0.0, 0.5, 2.0), (1.0, 3.0, 1.0)]
+    for_each(cases, check)
+
+
 # Sides and solvers --------------------------------------------------------------------------------
 
 
@@ -185,11 +210,17 @@ def test_sides_and_fallbacks_solve_one_problem():
         truth = torch.linalg.lstsq(rows, right, driver="gelsd").solution
         for kind, longer in ((ParameterSide, n < 19), (ResidualSide, n > 19)):
             side = kind(recorder.assemble(strips), scale)
-            assert_near(side.solve(t, damping), truth, 1e-10 if damping > 1e-6 else 1e-5)
+            tolerance = 1e-10 if damping > 1e-6 else 1e-5
+            assert_near(side.solve(t, damping), truth, tolerance)
+            v, moved = side.solve_and_move(t, damping)
+            assert_near(v, truth, tolerance)
+            assert_near(moved, rows[: len(t)] @ truth, tolerance)
             assert side.decomposed is (longer and damping < 1e-12)
         if damping > 1e-3:
             side = ConjugateGradients(recorder.assemble(strips), scale)
-            assert_near(side.solve(t, damping), truth, 1e-6)
+            v, moved = side.solve_and_move(t, damping)
+            assert_near(v, truth, 1e-6)
+            assert_near(moved, rows[: len(t)] @ truth, 1e-6)
             assert side.error < 1e-7
 
     for_each([(n, damping) for n in (10, 20) for damping in (1.0, 1e-2, 1e-5, 1e-18)], check)

@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from natgrad._checks import (
-    choice,
-    function,
-    instance,
-    integer,
-    number,
-    tensor,
-)
+from natgrad._checks import choice, function, instance, integer, number, tensor
 from natgrad._named import named
 from natgrad.errors import InvalidInputError, UnsupportedError
 from natgrad.likelihoods import Gaussian, Likelihood
@@ -127,12 +120,10 @@ class GaussNewton(torch.optim.Optimizer):
         if likelihood is not None:
             instance(likelihood, "likelihood", Likelihood)
         params = trainable(model, likelihood or Gaussian())
-        named_params = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         extra = trained_beside(coefficients, params)
         self._params = [*params, *extra]
-        names = [name for name, _ in named_params] + [
-            f"coefficients[{i}]" for i in range(len(extra))
-        ]
+        names = [name for name, p in model.named_parameters() if p.requires_grad]
+        names += [f"coefficients[{i}]" for i in range(len(extra))]
         default: Scaling = "more" if likelihood is None else "identity"
         self.scaling: Scaling = choice(
             default if scaling is None else scaling, "scaling", ("identity", "more")
@@ -280,7 +271,7 @@ class GaussNewton(torch.optim.Optimizer):
 
     def _judge(self, proposal: Proposal, at: Callable[[Tensor], Values | None]) -> None:
         """Try the step and complete the statistics; the weights are left where it leads."""
-        found, rule = self.statistics, self._rule
+        found = self.statistics
         assert found.loss is not None
         step = proposal.step
         if not bool(step.isfinite().all()):
@@ -306,8 +297,8 @@ class GaussNewton(torch.optim.Optimizer):
         if not found.actual > 0:
             self._reject(f"the loss would rise from {found.loss:.3e} to {new:.3e}")
             return
-        rule.accepted(found.ratio)
-        self._momentum.accepted(step, found.ratio)
+        self._rule.accepted(found.ratio, proposal.fraction(self.acceleration))
+        self._momentum.accepted(step, found.ratio, found.actual / found.loss)
         found.status, found.reason = "accepted", f"ρ = {found.ratio:.2f}"
         found.new_loss, found.step_norm = new, float(step.norm())
 

@@ -11,9 +11,14 @@ from natgrad.optim._states import entries, real
 __all__ = ["Momentum"]
 
 # Factors of the share: after a step that was rejected or computed again without momentum, and
-# after a good one. It grows slowly, because a share that is too large costs rejected steps.
+# after a good one. While the loss falls fast it grows slowly, because a share that is too large
+# costs rejected steps. On a plateau, where momentum is needed most, λ is as often the reason for a
+# rejected step, and two good ones make up for it.
 _FALL = 0.5
 _RISE = 1.1
+_RISE_ON_PLATEAU = 1.5
+# Relative decreases of the loss below this are those of a plateau.
+_PLATEAU = 0.05
 # Steps with ρ above this are good.
 _GOOD = 0.25
 
@@ -43,10 +48,17 @@ class Momentum:
         if self._used:
             self.share, self._used = _FALL * self.share, False
 
-    def accepted(self, step: Tensor, ratio: float) -> None:
-        """Keep a step for the next one, given its ρ; raise the share if momentum led to it."""
+    def accepted(self, step: Tensor, ratio: float, decrease: float) -> None:
+        """Keep a step for the next one; raise the share if momentum led to it.
+
+        Args:
+            step: The step.
+            ratio: Its ρ.
+            decrease: Decrease of the loss, relative.
+        """
         if self._used and ratio > _GOOD:
-            self.share = min(1.0, _RISE * self.share)
+            rise = _RISE_ON_PLATEAU if decrease < _PLATEAU else _RISE
+            self.share = min(1.0, rise * self.share)
         self.last = step if self.factor else None
 
     def state_dict(self) -> dict[str, Any]:

@@ -17,16 +17,23 @@ class Nielsen:
 
     After an accepted step λ is multiplied by max(⅓, 1 − (2ρ − 1)³); after rejected ones by 2, 4,
     8 and so on (Madsen, Nielsen and Tingleff 2004, Methods for Non-Linear Least Squares
-    Problems, §3.2).
+    Problems, §3.2). The bend of the path grows at most as 1/λ, so λ does not fall below the value
+    at which the bend of an accepted step could pass its limit; otherwise the next step would only
+    raise it again.
     """
 
     def __init__(self, start: float | None = None) -> None:
         self.value, self.growth = start, 2.0
 
-    def accepted(self, ratio: float) -> None:
-        """Lower or raise λ after a step, given ρ, its actual over its predicted decrease."""
+    def accepted(self, ratio: float, bend: float) -> None:
+        """Lower or raise λ after a step.
+
+        Args:
+            ratio: ρ, its actual over its predicted decrease.
+            bend: Its acceleration as a fraction of the largest one that is tried.
+        """
         assert self.value is not None
-        factor = max(1 / 3, 1 - (2 * min(ratio, 1.0) - 1) ** 3)
+        factor = max(1 / 3, 1 - (2 * min(ratio, 1.0) - 1) ** 3, min(bend, 1.0))
         self.value, self.growth = max(self.value * factor, _FLOOR), 2.0
 
     def rejected(self) -> None:

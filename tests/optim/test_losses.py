@@ -9,11 +9,14 @@ from torch import Tensor
 from torch.nn import (
     BCEWithLogitsLoss,
     CrossEntropyLoss,
+    CTCLoss,
     HuberLoss,
+    KLDivLoss,
     L1Loss,
     Linear,
     Module,
     MSELoss,
+    MultiMarginLoss,
     NLLLoss,
     PoissonNLLLoss,
     SmoothL1Loss,
@@ -164,6 +167,34 @@ def test_log_probabilities_are_logits():
         heard(NLLLoss(), logits, INDEX)
 
 
+def test_a_divergence_of_log_probabilities_is_cross_entropy_with_soft_labels():
+    """Up to the entropy of the labels, with the same Fisher in the logits; any leading axes."""
+
+    def check(case: tuple[str, bool, tuple[int, ...]]) -> None:
+        reduction, logged, shape = case
+        logits, u = randn(*shape, seed=8).requires_grad_(), randn(*shape, seed=9)
+        y = torch.softmax(randn(*shape, seed=3), -1)
+        criterion = KLDivLoss(reduction=reduction, log_target=logged)
+        log_p = logits.log_softmax(-1)
+        ours, rows, loss = heard(criterion, log_p, y.log() if logged else y)
+        assert_near(ours(rows, torch.empty(len(rows), 0)), loss, 1e-12)
+        count = {"sum": 1, "batchmean": len(log_p)}[reduction]
+        moved = torch.autograd.functional.jvp(lambda f: f.log_softmax(-1), logits, u)[1]
+        product = ours.fisher_product(rows.detach(), moved.reshape(rows.shape))
+        back = ours.scale(len(rows)) * torch.autograd.grad(rows, logits, product)[0]
+        wanted = CrossEntropyLoss(reduction="sum")
+        flat, labels = logits.detach().reshape(-1, shape[-1]), y.reshape(-1, shape[-1])
+        hessian = torch.autograd.functional.hessian(lambda f: wanted(f, labels) / count, flat)
+        exact = hessian.reshape(u.numel(), -1) @ u.reshape(-1)
+        assert_near(back.reshape(-1), exact, 1e-11)
+
+    for_each(
+        [("batchmean", False, (6, 4)), ("sum", True, (6, 4)), ("batchmean", True, (3, 5, 4))], check
+    )
+    with pytest.raises(InvalidInputError, match="along the last axis"):
+        heard(KLDivLoss(reduction="batchmean"), randn(6, 4, seed=8).requires_grad_(), SOFT)
+
+
 def test_robust_losses_have_a_constant_fisher():
     """Huber's is the probability of a residual within δ, by quadrature of the score's square."""
     grid = torch.linspace(-80, 80, 2_000_001, dtype=F64)
@@ -309,6 +340,32 @@ def test_custom_products_are_the_second_derivative_or_squares():
     squares = sign * (sign * u).sum(1, keepdim=True)
     assert_near(likelihood.fisher_product(rows.detach(), u), squares, 1e-10)
     assert_near(likelihood.sampled_errors(rows.detach()), sign, 1e-10)
+
+
+def test_losses_that_torch_differentiates_once_have_their_squared_errors():
+    output, y = randn(6, 4, seed=1).requires_grad_(), INDEX
+    likelihood, rows, loss = heard(MultiMarginLoss(), output, y)
+    errors = 6 * torch.autograd.grad(loss, output)[0]
+    u = randn(6, 4, seed=3)
+    assert_near(likelihood.sampled_errors(rows.detach()), errors, 1e-12)
+    squares = errors * (errors * u).sum(1, keepdim=True)
+    assert_near(likelihood.fisher_product(rows.detach(), u), squares, 1e-12)
+
+
+def test_unaligned_sequences_train():
+    """`CTCLoss`, whose batch is the second axis, and which has no second derivative."""
+    model, criterion = seeded(lambda: Linear(6, 5), seed=4), CTCLoss()
+    optimizer = NGD(model, criterion, strict=True)
+    x, y = randn(9, 7, 6, seed=5), torch.randint(1, 5, (7, 3), generator=generator(6))
+    lengths, labels = torch.full((7,), 9), torch.full((7,), 3)
+    losses = []
+    for _ in range(30):
+        loss = criterion(model(x).log_softmax(2), y, lengths, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0] / 2
 
 
 def test_errors_of_a_custom_loss_have_its_second_derivative_as_second_moment():

@@ -27,8 +27,8 @@ class Loss(Module):
 
     The loss may take any number of tensors. It is not treated as a log-likelihood: the absolute
     value of its second derivative in the outputs of each sample stands in for the Fisher (the
-    Gauss–Newton matrix, if the loss is convex). If a sample has more than 64 outputs, the squared
-    errors of the loss stand in for it.
+    Gauss–Newton matrix, if the loss is convex). If a sample has more than 64 outputs, or torch
+    cannot differentiate the loss twice, the squared errors of the loss stand in for it.
 
     Args:
         function: Returns the loss, a tensor with one number.
@@ -111,14 +111,12 @@ class CustomLoss(Likelihood):
         with torch.enable_grad():
             leaf = f.detach().requires_grad_()
             (first,) = torch.autograd.grad(self._loss(leaf), leaf, create_graph=True)
-            if not first.requires_grad:
-                return None
-            rows = [
-                torch.autograd.grad(
-                    first[:, i].sum(), leaf, retain_graph=True, materialize_grads=True
-                )[0]
-                for i in range(f.shape[1])
-            ]
+            rows = []
+            for i in range(f.shape[1]):
+                row = _derivative(first[:, i].sum(), leaf)
+                if row is None:
+                    return None
+                rows.append(row)
         found = torch.stack(rows, 1) / self.scale(len(f))
         usable = bool(found.isfinite().all()) and bool(found.any())
         return (found + found.mT) / 2 if usable else None
@@ -130,9 +128,9 @@ class CustomLoss(Likelihood):
         with torch.enable_grad():
             leaf = f.detach().requires_grad_()
             (first,) = torch.autograd.grad(self._loss(leaf), leaf, create_graph=True)
-            if not first.requires_grad:
-                return squares
-            found = torch.autograd.grad(first, leaf, u.detach(), materialize_grads=True)[0]
+            found = _derivative(first, leaf, u.detach())
+        if found is None:
+            return squares
         bend = (found * u).sum(1, keepdim=True)
         return torch.where(bend > 0, found / self.scale(len(f)), squares)
 
@@ -198,9 +196,24 @@ def custom(
         returned: Tensor = inner(*(values[i] for i in range(len(args))), **named)
         return returned
 
-    reduction: Any = getattr(criterion, "reduction", "mean")
+    reduction: Any = "sum" if getattr(criterion, "reduction", "mean") == "sum" else "mean"
     parts = tensors if len(tensors) > 1 else []
     return joined, CustomLoss(again, gradient, reduction=reduction), *parts
+
+
+def _derivative(of: Tensor, leaf: Tensor, along: Tensor | None = None) -> Tensor | None:
+    """Return the derivative of a gradient; None if torch has none, as for `CTCLoss`."""
+    if not of.requires_grad:
+        return None
+    try:
+        found: Tensor = torch.autograd.grad(
+            of, leaf, along, retain_graph=True, materialize_grads=True
+        )[0]
+    except RuntimeError as error:
+        if "not implemented" not in str(error):
+            raise
+        return None
+    return found
 
 
 def _flat(places: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

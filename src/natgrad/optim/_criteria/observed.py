@@ -56,7 +56,7 @@ class OfModule(Observed):
     def __init__(self, criterion: Module) -> None:
         self.criterion, self._recipe = criterion, recipe_of(criterion)
         self.base = Gaussian() if self._recipe is None else self._recipe[1]()
-        if getattr(criterion, "reduction", "mean") not in ("mean", "sum"):
+        if getattr(criterion, "reduction", "mean") not in ("mean", "sum", "batchmean"):
             raise InvalidInputError(
                 f"{type(criterion).__name__}(reduction={criterion.reduction!r}) does not say how "
                 "its losses are averaged. Try reduction='mean', with ignore_index for rows that do "

@@ -8,6 +8,7 @@ from torch.nn import (
     BCEWithLogitsLoss,
     CrossEntropyLoss,
     HuberLoss,
+    KLDivLoss,
     L1Loss,
     Module,
     MSELoss,
@@ -57,12 +58,7 @@ def negative_log_likelihood(criterion: Module, log_p: Tensor, target: Tensor) ->
     """`NLLLoss` of log-probabilities, which are normalized logits."""
     assert isinstance(criterion, NLLLoss)
     rows, labels = _kept(_classes_last(log_p), target.reshape(-1), criterion.ignore_index)
-    excess = float(rows.detach().logsumexp(1).abs().max()) if len(rows) else 0.0
-    if excess > 0.1:
-        raise InvalidInputError(
-            "NLLLoss needs log-probabilities, but the exponentials of some row do not add up to "
-            "one. Put log_softmax in front, or use CrossEntropyLoss."
-        )
+    _normalized(rows, "NLLLoss", "along the axis of classes")
     weight = criterion.weight
 
     def losses(f: Tensor) -> Tensor:
@@ -159,9 +155,26 @@ def poisson(criterion: Module, output: Tensor, target: Tensor) -> Rows:
     return _elementwise(Poisson(), 1.0, loss)(criterion, output, target)
 
 
+def divergence(criterion: Module, log_p: Tensor, target: Tensor) -> Rows:
+    """`KLDivLoss` of log-probabilities over the last axis: `NLLLoss` of soft labels."""
+    assert isinstance(criterion, KLDivLoss)
+    rows, labels = (t.reshape(-1, log_p.shape[-1]) for t in (log_p, target.expand(log_p.shape)))
+    _normalized(rows, "KLDivLoss", "along the last axis")
+    logged = criterion.log_target
+
+    def losses(f: Tensor) -> Tensor:
+        y = labels[: len(f)].to(f.dtype)
+        return F.kl_div(f, y, reduction="none", log_target=logged).sum(1)
+
+    weights = (labels.exp() if logged else labels).sum(1)
+    total = len(log_p) if criterion.reduction == "batchmean" else log_p.numel()
+    return _reduced(criterion, rows, Categorical(), losses, weights, float(total))
+
+
 RECIPES: dict[type[Module], tuple[Recipe, Callable[[], Likelihood]]] = {
     CrossEntropyLoss: (cross_entropy, Categorical),
     NLLLoss: (negative_log_likelihood, Categorical),
+    KLDivLoss: (divergence, Categorical),
     BCEWithLogitsLoss: (binary_cross_entropy, lambda: Bernoulli(zero_one=True)),
     MSELoss: (squared_error, Gaussian),
     L1Loss: (absolute_error, Gaussian),
@@ -180,6 +193,16 @@ def recipe_of(criterion: Module) -> tuple[Recipe, Callable[[], Likelihood]] | No
         if isinstance(criterion, kind) and type(criterion).forward is kind.forward:
             return found
     return None
+
+
+def _normalized(rows: Tensor, name: str, where: str) -> None:
+    """Raise unless rows are log-probabilities."""
+    excess = float(rows.detach().logsumexp(1).abs().max()) if len(rows) else 0.0
+    if excess > 0.1:
+        raise InvalidInputError(
+            f"{name} needs log-probabilities {where}, but the exponentials of some row do not add "
+            "up to one. Put log_softmax in front, or use CrossEntropyLoss."
+        )
 
 
 def _classes_last(x: Tensor) -> Tensor:

@@ -293,6 +293,91 @@ def test_padding_does_not_count(shape):
     assert_near(weights[0], weights[1], 1e-9)
 
 
+class Focal(Module):
+    """A custom loss with torch's ways of reducing it."""
+
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__()
+        self.reduction = reduction
+
+    def forward(self, f: Tensor, y: Tensor) -> Tensor:
+        each = torch.nn.functional.cross_entropy(f, y, reduction="none")
+        each = (1 - torch.exp(-each)) * each
+        return each if self.reduction == "none" else each.mean()
+
+
+UNREDUCED: dict[str, tuple[Callable[..., Module], tuple[int, ...], Tensor]] = {
+    **{name: case for name, case in CANONICAL.items() if name != "one sample"},
+    "custom": (Focal, (6, 4), INDEX),
+}
+
+
+def test_losses_without_reduction_are_as_if_reduced_by_the_caller():
+    """Any weights, some of them zero: the loss and the Fisher, against dense derivatives."""
+
+    def check(name: str) -> None:
+        make, shape, y = UNREDUCED[name]
+        criterion, found = make(reduction="none"), []
+        output = randn(*shape, seed=8).requires_grad_()
+        handles = observed(criterion).watch(
+            lambda likelihood, rows, y, loss, *_, weight: found.append((likelihood, rows, weight))
+        )
+        losses = criterion(output, y)
+        weights = torch.rand(losses.shape, dtype=F64, generator=generator(11))
+        weights = weights * (torch.rand(losses.shape, generator=generator(12)) < 0.8)
+        assert not found
+        total = (weights * losses).sum()
+        (gradient,) = torch.autograd.grad(total, output, retain_graph=True)
+        ((likelihood, rows, factor),) = found
+        handles[0].remove()
+        n = len(rows)
+        labels = torch.empty(n, 0)
+        assert_near(factor * likelihood(rows, labels), total, 1e-12)
+        found_gradient = pulled(rows, output, factor * likelihood.gradient(rows, labels))
+        assert_near(found_gradient, gradient, 1e-12)
+        if name == "custom":
+            return
+        hessian = torch.autograd.functional.hessian(
+            lambda f: (weights * criterion(f, y)).sum(), output.detach()
+        )
+        u = randn(*rows.shape, seed=9)
+        product = factor * likelihood.fisher_product(rows.detach(), u)
+        back = pulled(rows, output, u).reshape(-1)
+        exact = (hessian.reshape(output.numel(), -1) @ back).reshape(shape)
+        assert_near(pulled(rows, output, product), exact, 1e-11)
+        part = max(1, n // 2)
+        first = likelihood.gradient(rows.detach()[:part], labels[:part])
+        assert_near(first, likelihood.gradient(rows.detach(), labels)[:part], 1e-12)
+
+    for_each(list(UNREDUCED), check)
+
+
+def test_a_mask_of_losses_takes_the_steps_of_ignored_labels():
+    """A mask after `reduction="none"`, against `ignore_index`; weights of either sign train."""
+    x, y = randn(40, 3, seed=1), torch.randint(0, 4, (40,), generator=generator(2))
+    kept = torch.rand(40, generator=generator(3)) < 0.6
+    steps = []
+    for reduction in ("mean", "none"):
+        model = seeded(lambda: mlp(3, 8, 4))
+        criterion = CrossEntropyLoss(reduction=reduction)
+        optimizer = NGD(model, criterion)
+        for _ in range(8):
+            optimizer.zero_grad()
+            if reduction == "mean":
+                loss = criterion(model(x), y.masked_fill(~kept, -100))
+            else:
+                loss = (criterion(model(x), y) * kept).sum() / kept.sum()
+            loss.backward()
+            optimizer.step()
+            assert optimizer.statistics.loss == pytest.approx(float(loss.detach()))
+        steps.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert_near(steps[1], steps[0], 1e-9)
+    optimizer.zero_grad()
+    (criterion(model(x), y) * randn(40, seed=4)).mean().backward()
+    optimizer.step()
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
 def test_custom_losses_are_measured_and_verified():
     """A mixture density network: three outputs, a loss that is no likelihood of ours."""
     x = torch.linspace(-1, 1, 80, dtype=F64)[:, None]
@@ -422,8 +507,10 @@ def test_what_is_not_a_criterion_is_refused():
     ):
         with pytest.raises(DtypeError, match=words):
             NGD(model, wrong)
-    with pytest.raises(InvalidInputError, match="reduction='none'"):
-        NGD(model, MSELoss(reduction="none"))
+    unknown = MSELoss()
+    unknown.reduction = "median"
+    with pytest.raises(InvalidInputError, match="reduction='median'"):
+        NGD(model, unknown)
     criterion = Loss(lambda f, y: f - y)
     _optimizer = NGD(model, criterion)
     with pytest.raises(ShapeError, match="must return one number"):

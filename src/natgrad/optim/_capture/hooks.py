@@ -123,13 +123,18 @@ class Capture:
                 capture._end(output)
 
         def listen(
-            likelihood: Likelihood, output: Tensor, y: Tensor, loss: Tensor, *parts: Tensor
+            likelihood: Likelihood,
+            output: Tensor,
+            y: Tensor,
+            loss: Tensor,
+            *parts: Tensor,
+            weight: float | None = None,
         ) -> None:
             capture = this()
             if capture is None or capture.paused or not capture.active():
                 return
             if loss.requires_grad and capture._saw(output):
-                capture._criterion_called(likelihood, output, y, loss, parts or (output,))
+                capture._criterion_called(likelihood, output, y, loss, parts or (output,), weight)
 
         handles = [self._entry.register_forward_pre_hook(before, with_kwargs=True)]
         handles.append(self._entry.register_forward_hook(after))
@@ -248,14 +253,16 @@ class Capture:
         y: Tensor,
         loss: Tensor,
         parts: Sequence[Tensor],
+        weight: float | None,
     ) -> None:
         seen = loss.detach().clone()  # the user may divide the loss in place
-        call = Call(output.detach(), y, seen, likelihood.scale(len(output)), likelihood)
+        call = Call(output.detach(), y, seen, likelihood.scale(len(output)), likelihood, weight)
 
         def used(gradient: Tensor) -> None:
             call.weight = float(gradient) + (call.weight or 0.0)
 
-        loss.register_hook(used)  # type: ignore[no-untyped-call]
+        if weight is None:
+            loss.register_hook(used)  # type: ignore[no-untyped-call]
         self._collect(call, output, parts, weakref.ref(loss))
 
     def _collect(
@@ -271,11 +278,8 @@ class Capture:
         for visit in (visit for seen in visits.values() for visit in seen):
             visit.used = True
         if call.n == 1:
-            call.single = {
-                name: seen[0].x
-                for name, seen in visits.items()
-                if len(seen) == 1 and seen[0].called
-            }
+            alone = {name: seen[0] for name, seen in visits.items() if len(seen) == 1}
+            call.single = {name: visit.x for name, visit in alone.items() if visit.called}
         if self.schedule.wanted and all_finite(call.output):  # the step will refuse what is not
             call.moments, call.traces = self.gather(call.likelihood, output, call.y, visits)
         for visit in (visit for seen in self.visits.values() for visit in seen):

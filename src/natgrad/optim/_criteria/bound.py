@@ -26,13 +26,16 @@ class Bound(Likelihood):
         weights: w: a number, a column with one per row, or one per output if `base`
             treats outputs separately.
         reduction: How rows are reduced.
+
+    Attributes:
+        of_rows: `losses`.
     """
 
     def __init__(
         self, base: Likelihood, losses: Losses, weights: Tensor | float, *, reduction: Reduction
     ) -> None:
         super().__init__(reduction=reduction)
-        self.base, self._rows, self.weights = base, losses, weights
+        self.base, self.of_rows, self.weights = base, losses, weights
         self.constant_fisher = base.constant_fisher and isinstance(weights, float)
 
     def __repr__(self) -> str:
@@ -75,12 +78,12 @@ class Bound(Likelihood):
         return scale * self.base._fisher(f)
 
     def _losses(self, f: Tensor, y: Tensor) -> Tensor:
-        return self._rows(f)
+        return self.of_rows(f)
 
     def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
         with torch.enable_grad():
             leaf = f.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad(self._rows(leaf).sum(), leaf)
+            (gradient,) = torch.autograd.grad(self.of_rows(leaf).sum(), leaf)
         return gradient
 
     def _target(self, f: Tensor, y: Tensor) -> Tensor:

@@ -155,7 +155,11 @@ class CustomLoss(Likelihood):
 
 
 def custom(
-    criterion: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], loss: Tensor
+    criterion: Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    loss: Tensor,
+    reduce: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Any, ...]:
     """Return the outputs that a loss depends on as rows, and the loss as a function of them.
 
@@ -165,7 +169,8 @@ def custom(
         criterion: The criterion.
         args: Its positional arguments.
         kwargs: Its named arguments.
-        loss: Its return value.
+        loss: Its return value, reduced.
+        reduce: How it was reduced to a sum, if the criterion does not reduce it.
     """
     places = [*((i, a) for i, a in enumerate(args)), *kwargs.items()]
     graded = {key: a for key, a in _flat(places) if isinstance(a, Tensor) and a.requires_grad}
@@ -194,9 +199,10 @@ def custom(
         values = {key: _put(key, a, shaped) for key, a in frozen.items()}
         named = {key: a for key, a in values.items() if isinstance(key, str)}
         returned: Tensor = inner(*(values[i] for i in range(len(args))), **named)
-        return returned
+        return returned if reduce is None else reduce(returned)
 
-    reduction: Any = "sum" if getattr(criterion, "reduction", "mean") == "sum" else "mean"
+    summed = reduce is not None or getattr(criterion, "reduction", "mean") == "sum"
+    reduction: Reduction = "sum" if summed else "mean"
     parts = tensors if len(tensors) > 1 else []
     return joined, CustomLoss(again, gradient, reduction=reduction), *parts
 

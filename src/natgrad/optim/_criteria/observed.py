@@ -16,13 +16,15 @@ from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.likelihoods import Gaussian, Likelihood
 from natgrad.optim._criteria.custom import custom
 from natgrad.optim._criteria.recognized import recipe_of
+from natgrad.optim._criteria.unreduced import suits, weighted_custom, weighted_rows
 
 Criterion = Likelihood | Module | Sequence[Any]
 """The type of `NGD`'s second argument; the members of a sequence are criteria, too."""
 
 Heard = Callable[..., None]
 """Called with the likelihood of a call, its outputs as rows, their labels, and the loss; also with
-the tensors from which the rows were made, if there are several."""
+the tensors from which the rows were made, if there are several, and with `weight`, the derivative
+of the total in the loss, if that is known already."""
 
 
 class Observed(ABC):
@@ -56,23 +58,52 @@ class OfModule(Observed):
     def __init__(self, criterion: Module) -> None:
         self.criterion, self._recipe = criterion, recipe_of(criterion)
         self.base = Gaussian() if self._recipe is None else self._recipe[1]()
-        if getattr(criterion, "reduction", "mean") not in ("mean", "sum", "batchmean"):
+        reduction = getattr(criterion, "reduction", "mean")
+        if reduction not in ("mean", "sum", "batchmean", "none"):
             raise InvalidInputError(
-                f"{type(criterion).__name__}(reduction={criterion.reduction!r}) does not say how "
-                "its losses are averaged. Try reduction='mean', with ignore_index for rows that do "
-                "not count, or write what you do with them as a function and wrap it in "
-                "natgrad.optim.Loss."
+                f"{type(criterion).__name__}(reduction={reduction!r}) does not say how its losses "
+                "are averaged. Use 'mean', 'sum' or 'none'."
             )
+        self._unreduced = reduction == "none"
 
     def watch(self, heard: Heard) -> list[RemovableHandle]:
         """Hook the module's forward."""
 
         def after(_: Module, args: tuple[Any, ...], kwargs: dict[str, Any], loss: Any) -> None:
-            if torch.is_grad_enabled() and isinstance(loss, Tensor) and loss.requires_grad:
-                rows, likelihood, *parts = self._rows(args, kwargs, loss)
-                heard(likelihood, rows, rows.detach().new_empty(len(rows), 0), loss, *parts)
+            if (
+                not torch.is_grad_enabled()
+                or not isinstance(loss, Tensor)
+                or not loss.requires_grad
+            ):
+                return
+            if self._unreduced:  # how the caller reduces the losses is known in the backward pass
+                loss.register_hook(partial(self._reduced, heard, args, kwargs))  # type: ignore[no-untyped-call]
+                return
+            rows, likelihood, *parts = self._rows(args, kwargs, loss)
+            heard(likelihood, rows, rows.detach().new_empty(len(rows), 0), loss, *parts)
 
         return [self.criterion.register_forward_hook(after, with_kwargs=True)]
+
+    def _reduced(
+        self, heard: Heard, args: tuple[Any, ...], kwargs: Mapping[str, Any], weights: Tensor
+    ) -> None:
+        """Tell of losses without reduction, given the derivative of the total in each of them."""
+        weights = weights.detach()
+        if not bool(weights.any()):
+            return
+        with torch.enable_grad():
+            given = inspect.signature(self.criterion.forward).bind(*args, **kwargs).arguments
+            output, target = list(given.values())[:2]
+            if self._recipe is not None and suits(self.criterion, output, target):
+                (rows, likelihood), factor = weighted_rows(
+                    self.criterion, self._recipe[0], output, target, weights
+                )
+                parts, loss = [], likelihood(rows, rows.detach().new_empty(len(rows), 0))
+            else:
+                found, loss, factor = weighted_custom(self.criterion, args, kwargs, weights)
+                rows, likelihood, *parts = found
+            labels = rows.detach().new_empty(len(rows), 0)
+            heard(likelihood, rows, labels, loss, *parts, weight=factor)
 
     def _rows(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], loss: Tensor

@@ -104,6 +104,21 @@ def test_columns_left_out_come_back_without_losing_the_step(seed) -> None:
     assert flow.status == "time reached", (flow.status, flow.evaluations)
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_stages_in_single_precision_keep_the_tolerance(depth) -> None:
+    """To times at which every σ underflows single precision; and to a finite optimum."""
+    (x, y), w = separable(30, 20), start(depth, "free", 20)
+    overlapping = torch.sign(x[:, 0] + 2 * randn(4)(30))
+    for labels, until in ((y, 1e3), (y, 1e60), (overlapping, 1e5)):
+        args = (ng.euclidean, ng.Bernoulli(), ng.Diagonal(depth), w, (x, labels))
+        options = {"until": until, "times": torch.tensor([until], dtype=torch.float64)}
+        flow = ng.integrate(*args, method="dual", max_evaluations=20_000, **options)
+        judge = ng.integrate(*args, method="reduced", rtol=1e-6, **options)
+        assert flow.status == judge.status == Status.TIME_REACHED
+        found, wanted = (path.final.prod(0) for path in (flow, judge))
+        assert float((found - wanted).norm() / wanted.norm()) < 1e-2, until
+
+
 def test_smaller_tolerances_give_smaller_errors() -> None:
     x, y = separable(20, 30)
     args = (ng.euclidean, ng.Bernoulli(), ng.Diagonal(2), start(2, "free", 30), (x, y))

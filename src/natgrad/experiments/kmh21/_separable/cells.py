@@ -91,9 +91,12 @@ class Euclidean:
 
 
 def euclidean_flow(config: Euclidean) -> Result:
-    """Return accuracy, share and loss at the times (NaN after a stop), and the last β."""
-    began = time.process_time()
+    """Return accuracy, share and loss at the times (NaN after a stop), and the last β.
+
+    `seconds` leaves out the drawing of the data, as the timed loop does.
+    """
     task = config.task.data()
+    began = time.process_time()
     model: Direct | Diagonal = Direct() if config.depth == 1 else Diagonal(config.depth)
     start = _start(config, model)
     times = torch.tensor(config.times, dtype=torch.float64)

@@ -11,12 +11,14 @@ f = ⟨σ(−u)⟩ of the loss changes. Once f ~ 1/t, equal steps of s are equal
 A step computes only the rows and columns that matter. Rows of large margins contribute
 nothing to the gradient. Columns whose β hardly moves (in deep networks, nearly all) do not
 affect the margins: their gradients are integrated from the ends of the steps. Both are
-checked at the end of the step, where everything is computed in full.
+checked at the end of the step, where everything is computed in full. Stages within a step are
+products with X in single precision, unless the tolerance or cancellation forbids it.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -30,7 +32,11 @@ _NEGLIGIBLE = 1e-7  # fraction of the gradient: rows that contribute less are le
 _FEEDBACK = 0.1  # times rtol: allowed effect of omitted columns on the margins within a step
 _STABLE = 0.02  # eigenvalue times step up to which a column may be left out
 _EVEN = 0.01  # ratio of the median to the largest dβ/dz above which no column is left out
-_REGATHER = 0.7  # gather again once only this fraction of the gathered entries is needed
+_REGATHER = 0.7  # gather again if that leaves only this fraction of the entries,
+_MORE = 1.5  # and with columns that may be needed next, if they are not many more
+_NARROW = 1e-4  # tolerance from which stages are computed in single precision
+_CANCELS = 1e-3  # ratio of the gradient to its terms below which they are not
+_SIZES = 1e-9, 1e9  # sizes of inputs for which single precision has room
 _IMPLICIT = 512  # shorter side up to which an implicit step may be cheaper
 _IMBALANCE = 0.1  # error of the margins at which mutually balanced rows start to oscillate
 
@@ -46,16 +52,22 @@ class _Part:
 
     @classmethod
     def of(cls, x: Tensor, layers: Layers, rows: Tensor, columns: Tensor) -> "_Part":
-        if bool(columns.all()):
-            return cls(rows, columns, x if bool(rows.all()) else x[rows], layers)
-        some = torch.nonzero(rows), torch.nonzero(columns)[:, 0]
-        return cls(rows, columns, x[some], layers.select(columns))
+        if not bool(columns.all()):
+            layers = layers.select(columns)
+            x = x.index_select(1, torch.nonzero(columns)[:, 0])
+        return cls(rows, columns, x if bool(rows.all()) else x[rows], layers)
 
     def serves(self, rows: Tensor, columns: Tensor) -> bool:
-        """Return whether it contains these rows and columns, and not many others."""
-        if not (bool(self.rows[rows].all()) and bool(self.columns[columns].all())):
-            return False
-        return float(rows.sum()) * float(columns.sum()) > _REGATHER * self.x.numel()
+        """Return whether it contains these rows and columns."""
+        return bool(self.rows[rows].all()) and bool(self.columns[columns].all())
+
+    def margins(self, change: Tensor) -> Tensor:
+        """Return X̃ change, of the rows."""
+        return (self.x @ change.to(self.x)).to(change)
+
+    def gradient(self, weight: Tensor) -> Tensor:
+        """Return X̃ᵀ weight, of the columns; weights are of order one."""
+        return (self.x.mT @ weight.to(self.x)).to(weight)
 
 
 class _Stretch(NamedTuple):
@@ -96,13 +108,15 @@ class DualFlow:
         self.evaluations, self.steps, self.error = 0, 0, 0.0
         everyone = [torch.ones(k, dtype=torch.bool, device=x.device) for k in x.shape]
         self._everything = self._part = _Part(everyone[0], everyone[1], x, self.layers)
-        self._size = float(x.square().mean().sqrt())
-        self._squares = (x / (self._size or 1.0)).square().float()
+        self._size = float(torch.linalg.vector_norm(x)) / math.sqrt(x.numel())
+        self._largest = float(torch.linalg.vector_norm(x, math.inf))
+        roomy = rtol >= _NARROW and _SIZES[0] < self._size and self._largest < _SIZES[1]
+        self._narrow = x.float() if roomy else x
         self._length = self._size * math.sqrt(x.shape[1])
         self._vector: Tensor | None = None
         self._dt: float | None = None
         self.u = x @ self.layers.beta(self.v)
-        self._rate = self._rate_before = self._slope(self.u, x)
+        self._rate = self._rate_before = self._slope(self.u)
         self._last: tuple[Tensor, Tensor, Tensor, Tensor, float, float] | None = None
 
     @property
@@ -110,10 +124,15 @@ class DualFlow:
         """Return the layers now."""
         return self.layers.layers(self.v)
 
-    def _slope(self, u: Tensor, x: Tensor) -> Tensor:
+    @cached_property
+    def _squares(self) -> Tensor:
+        """Return the squares of all inputs, relative to their mean."""
+        return (self.x / (self._size or 1.0)).square().float()
+
+    def _slope(self, u: Tensor) -> Tensor:
         """Return −∇_β L = X̃ᵀσ(−u) · scale."""
         self.evaluations += 1
-        return x.mT @ torch.sigmoid(-u) * self.scale
+        return self.x.mT @ torch.sigmoid(-u) * self.scale
 
     def step(self, end: float) -> str | None:
         """Advance by one step, not past `end`; return None or why it cannot."""
@@ -135,7 +154,7 @@ class DualFlow:
                 break
             taken = self._attempt(stretch, h, speed)
             if taken is None:  # columns left out have moved the margins
-                self._part = self._everything
+                self._part = replace(self._everything, x=self._source(sigma))
                 stretch = self._stretch(sigma, speed, velocity)
                 continue
             error = max(self._error(taken, speed), taken.imbalance)
@@ -181,6 +200,9 @@ class DualFlow:
 
     def _is_rounding(self, sigma: Tensor) -> bool:
         """Return whether the gradient is zero up to rounding: β is at a finite optimum."""
+        most = 4 * torch.finfo(self.x.dtype).eps * self.scale * self._largest * float(sigma.sum())
+        if float(self._rate.abs().max()) > most:
+            return False
         each = 4 * torch.finfo(self.x.dtype).eps * self.scale * (self.x.abs().mT @ sigma)
         return bool((self._rate.abs() <= each).all())
 
@@ -188,7 +210,7 @@ class DualFlow:
         """Return the rows with weight and the columns that affect the margins."""
         # Compare with the gradient, not with the heaviest rows: in data that are not separable
         # those cancel, and the light rows decide.
-        slope = torch.linalg.vector_norm(self._rate) / (self.scale * self._length or 1.0)
+        slope = self._relative_slope
         rows = sigma >= _NEGLIGIBLE * torch.minimum(slope, sigma.max())
         even = float(speed.median()) > _EVEN * float(speed.max())
         if even or self._dt is None or self.previous == self.t:
@@ -197,11 +219,25 @@ class DualFlow:
             weight = (sigma * torch.sigmoid(self.u)).to(self._squares)
             curvature = self.scale * self._size**2 * (self._squares.mT @ weight)
             columns, more = self._columns(self._dt * velocity, self._dt * speed * curvature)
-        if self._part.serves(rows, columns):
+        source = self._source(sigma)
+        serves = self._part.x.dtype == source.dtype and self._part.serves(rows, columns)
+        if float(more.sum()) <= _MORE * float(columns.sum()):
+            columns = more
+        if float(columns.sum()) > _REGATHER * len(columns):
+            columns = self._everything.columns
+        size = float(rows.sum()) * float(columns.sum())
+        if serves and size > _REGATHER * self._part.x.numel():
             return self._part
-        if float(more.sum()) > _REGATHER * len(more):
-            more = self._everything.columns
-        return _Part.of(self.x, self.layers, rows, more)
+        return _Part.of(source, self.layers, rows, columns)
+
+    @property
+    def _relative_slope(self) -> Tensor:
+        """Return the size of the gradient in units of σ."""
+        return torch.linalg.vector_norm(self._rate) / (self.scale * self._length or 1.0)
+
+    def _source(self, sigma: Tensor) -> Tensor:
+        """Return the inputs in the precision that a step needs."""
+        return self._narrow if self._relative_slope > _CANCELS * sigma.sum() else self.x
 
     def _columns(self, moved: Tensor, stiffness: Tensor) -> tuple[Tensor, Tensor]:
         """Return the columns needed in a step that moves β this far, and some more for the next."""
@@ -217,34 +253,43 @@ class DualFlow:
 
     def _stretch(self, sigma: Tensor, speed: Tensor, velocity: Tensor) -> _Stretch:
         """Return the time scale and the spectral radius, by a warm-started power iteration."""
-        part, weight = self._part, sigma * torch.sigmoid(self.u)
-        weight, x = weight[part.rows], part.x
-        drift = float(weight @ (x @ velocity[part.columns]))
-        theta = min(float(sigma.sum()) / drift, 1e290) if drift > 0 else 1e30
-        root = torch.sqrt(speed[part.columns])
-        start = root * (self._rate[part.columns] + 1e-12)
+        part, top = self._part, float(sigma.max())
+        weight = ((sigma / top) * torch.sigmoid(self.u))[part.rows]
+        root, moved = torch.sqrt(speed[part.columns]), velocity[part.columns]
+        fast, far = float(root.max()), float(moved.abs().max())
+        root, moved = root / (fast or 1.0), moved / (far or 1.0)
         # Columns that return were left out of the last iteration, perhaps all of its columns.
         warm = None if self._vector is None else self._vector[part.columns]
         cold = warm is None or not bool(warm.any())
-        vector = start if warm is None or cold else warm
-        for _ in range(8 if cold else 1):
-            norm = torch.linalg.vector_norm(vector).clamp(min=1e-300)
-            vector = root * (x.mT @ (weight * (x @ (root * (vector / norm)))))
+        vector = root * (self._rate[part.columns] + 1e-12) if warm is None or cold else warm
+        drift = 0.0
+        for k in range(8 if cold else 1):
+            vector = vector / torch.linalg.vector_norm(vector).clamp(min=1e-300)
+            if k == 0:  # both products at once
+                pushed, drifting = part.margins(torch.stack([root * vector, moved], 1)).unbind(1)
+                drift = float(weight @ drifting) * far * top
+            else:
+                pushed = part.margins(root * vector)
+            vector = root * part.gradient(weight * pushed)
+        theta = min(float(sigma.sum()) / drift, 1e290) if drift > 0 else 1e30
         self._vector = torch.zeros_like(speed)
         self._vector[part.columns] = vector
-        return _Stretch(theta, theta * self.scale * float(torch.linalg.vector_norm(vector)))
+        size = float(torch.linalg.vector_norm(vector)) * fast**2 * top
+        return _Stretch(theta, theta * self.scale * size)
 
     def _attempt(self, stretch: _Stretch, h: float, speed: Tensor) -> _Taken | None:
         """Return the result of a step of h; None if omitted columns have moved the margins."""
         part, theta = self._part, stretch.theta
         v, before, u0 = self.v[part.columns], self._rate[part.columns], self.u[part.rows]
-        beta = part.layers.beta(v)
+        beta, top = part.layers.beta(v), float(torch.sigmoid(-u0).max())
 
         def margins(z: Tensor) -> Tensor:
-            return u0 + part.x @ (part.layers.beta(part.layers.advance(v, z)) - beta)
+            return u0 + part.margins(part.layers.beta(part.layers.advance(v, z)) - beta)
 
         def field(s: float, z: Tensor) -> Tensor:
-            return (theta * math.exp(s)) * self._slope(margins(z), part.x)
+            self.evaluations += 1
+            slope = part.gradient(torch.sigmoid(-margins(z)) / top)
+            return (theta * math.exp(s) * self.scale * top) * slope
 
         f0, zero = theta * before, torch.zeros_like(v)
         s, imbalance = max(2, stages(h, 1.2 * stretch.radius)), 0.0
@@ -252,7 +297,7 @@ class DualFlow:
         if implicit:
             shifted = self._shifted(theta, u0, speed[part.columns])
             inner, estimate = rodas_step(field, 0.0, zero, h, f0, shifted, f0)
-            moved = part.x @ (speed[part.columns] * estimate)
+            moved = part.margins(speed[part.columns] * estimate)
             imbalance = float(moved.abs().max()) / _IMBALANCE
         else:
             inner = rkc_step(field, 0.0, zero, h, f0, s)
@@ -260,7 +305,7 @@ class DualFlow:
         z = self._filled(self._extrapolated(dt), inner)
         arrived = self.layers.advance(self.v, z)
         u = self.x @ self.layers.beta(arrived)
-        rate = self._slope(u, self.x)
+        rate = self._slope(u)
         if not implicit:
             estimate = local_error(zero, inner, h, f0, (theta * math.exp(h)) * rate[part.columns])
         if part.layers is self.layers:
@@ -302,7 +347,8 @@ class DualFlow:
 
     def _shifted(self, theta: float, u: Tensor, speed: Tensor) -> Shifted:
         """Return solvers with a I − J, J = −θ scale X̃ᵀ diag(σσ′) X̃ diag(K), on its shorter side."""
-        x, weight = self._part.x, theta * self.scale * torch.sigmoid(u) * torch.sigmoid(-u)
+        x = self._part.x.to(self.x)
+        weight = theta * self.scale * torch.sigmoid(u) * torch.sigmoid(-u)
         tall = x.shape[0] >= x.shape[1]
         left, right = (weight[:, None] * x).mT, x * speed
         gram = left @ right if tall else right @ left

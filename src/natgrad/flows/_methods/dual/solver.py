@@ -71,7 +71,8 @@ class _DualPath(Path[P], Generic[P]):
         layers = w.reshape(-1, x.shape[1])
         self._shape, self._end = w.shape, end
         self._unit = _unit(x, len(layers), end - reached.t)
-        signed, scale = signs * (x / self._unit ** len(layers)), problem.likelihood.scale(len(x))
+        scale = problem.likelihood.scale(len(x))
+        signed = signs * (x if self._unit == 1 else x / self._unit ** len(layers))
         self._flow = DualFlow(signed, layers * self._unit, scale, rtol=rtol)
         self.t = reached.t
 

@@ -1,5 +1,6 @@
 """What each of two processes does in the tests of distributed training."""
 
+import copy
 import os
 import sys
 from pathlib import Path
@@ -94,8 +95,14 @@ def perform(rank: int, reduction: Reduction, source: str, kind: str) -> dict[str
         optimizer._lengths._spread = 0.0
         train(optimizer, optimizer.likelihood, X[half], Y[half], 1)
         assert optimizer.statistics.rejected
+    before = copy.deepcopy(wrapped.module.state_dict())
+    with optimizer.averaged():
+        average = copy.deepcopy(wrapped.module.state_dict())
+    assert all(torch.equal(p, before[name]) for name, p in wrapped.module.state_dict().items())
+    assert held_bytes(optimizer) <= held * 1.01  # what others hold is here only in between
     return {
         "weights": wrapped.module.state_dict(),
+        "average": average,
         "numbers": torch.tensor(numbers),
         "names": list(optimizer._own_state()["natural"]["preconditioner"]["layers"]),
         "held": held,

@@ -228,7 +228,7 @@ def together(parts: Sequence[dict[str, Any]], owners: Mapping[str, int]) -> dict
     layers = natural["preconditioner"]["layers"]
     for name, owner in owners.items():
         layers[name] = each[owner]["preconditioner"]["layers"][name]
-    for part, held in (("momentum", "values"), ("lengths", "tensors")):
+    for part, held in (("momentum", "values"), ("lengths", "tensors"), ("average", "values")):
         if natural.get(part) is not None:
             for name in natural[part][held]:
                 found = [other[part][held][name] for other in each]

@@ -33,7 +33,8 @@ class Resumable(torch.optim.Optimizer):
     def averaged(self) -> Iterator[None]:
         """Put the average of the weights into the model inside a `with` block.
 
-        The running averages of batch normalization are averaged like weights.
+        The running averages of batch normalization are averaged like weights. Processes divide the
+        average among them: call this in every one of them.
 
         Raises:
             InvalidInputError: If no average is kept.

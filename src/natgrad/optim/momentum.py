@@ -11,6 +11,7 @@ from torch.nn import Module
 
 from natgrad._checks import ALL_FLOATS, integer, tensor
 from natgrad.errors import InvalidInputError
+from natgrad.optim._distributed import World
 from natgrad.optim._states import entries, real
 
 __all__ = ["Momentum"]
@@ -190,6 +191,12 @@ class WeightAverage:
         model: The model.
         params: Its parameters.
         exponent: a; larger forgets faster.
+        world: The processes that train the model.
+        owners: The process that holds the average of a parameter; every process holds the others.
+
+    Attributes:
+        values: The averages of parameters and buffers; None where another process holds one. While
+            the average is in the model, the weights.
 
     Example:
         >>> model = torch.nn.Linear(1, 1, bias=False)
@@ -202,11 +209,24 @@ class WeightAverage:
         [tensor([[1.]])]
     """
 
-    def __init__(self, model: Module, params: Sequence[Tensor], exponent: float) -> None:
-        self.exponent, self.steps = exponent, 0
+    def __init__(
+        self,
+        model: Module,
+        params: Sequence[Tensor],
+        exponent: float,
+        world: World | None = None,
+        owners: Mapping[Tensor, int] | None = None,
+    ) -> None:
+        self.exponent, self.steps, self._inside = exponent, 0, False
         self._model, self._params = model, list(params)
+        self._world = World() if world is None else world
+        self._owners = {} if owners is None else owners
         self.buffers = [name for name, b in model.named_buffers() if b.is_floating_point()]
-        self.values = [t.detach().clone() for t in self._moving()]
+        self.values = [None if self._away(t) else t.detach().clone() for t in self._moving()]
+
+    def _away(self, t: Tensor) -> bool:
+        """Return whether another process holds the average of a parameter or buffer."""
+        return self._owners.get(t, self._world.rank) != self._world.rank
 
     def follow(self, params: Sequence[Tensor]) -> None:
         """Average other parameters; those that are new start at their present values."""
@@ -227,15 +247,23 @@ class WeightAverage:
         """Add the present weights to the average."""
         self.steps += 1
         weight = self.exponent / (self.steps + self.exponent)
-        torch._foreach_lerp_(self.values, self._moving(), weight)
+        pairs = zip(self.values, self._moving(), strict=True)
+        held = [(value, t) for value, t in pairs if value is not None]
+        torch._foreach_lerp_([value for value, _ in held], [t for _, t in held], weight)
 
     @torch.no_grad()
     def swap(self) -> None:
-        """Exchange the average and the weights."""
-        for p, value in zip(self._moving(), self.values, strict=True):
+        """Exchange the average and the weights; processes exchange what each of them holds."""
+        for i, (p, value) in enumerate(zip(self._moving(), self.values, strict=True)):
             held = p.clone()
-            p.copy_(value)
-            value.copy_(held)
+            if value is not None:
+                p.copy_(value)
+            if p in self._owners and not self._inside:
+                sent = p.detach().contiguous()
+                self._world.send([sent], self._owners[p])
+                p.copy_(sent)
+            self.values[i] = None if self._away(p) and self._inside else held
+        self._inside = not self._inside
 
     def state_dict(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the averages by name, and the number of steps."""
@@ -246,7 +274,7 @@ class WeightAverage:
         entries(state, where, ("steps", "values"))
         integer(state["steps"], f"{where}.steps", low=0)
         saved = entries(state["values"], f"{where}.values", names)
-        for name, own in zip(names, self.values, strict=True):
+        for name, own in zip(names, self._moving(), strict=True):
             tensor(
                 saved[name],
                 f"{where}.values.{name}",
@@ -260,4 +288,5 @@ class WeightAverage:
         self.steps = state["steps"]
         with torch.no_grad():
             for name, value in zip(names, self.values, strict=True):
-                value.copy_(state["values"][name])
+                if value is not None:
+                    value.copy_(state["values"][name])

@@ -180,7 +180,9 @@ class NGD(Resumable):
         self._params = params
         self._average = None
         if weight_average is not None:
-            self._average = WeightAverage(self._core.model, params, float(weight_average))
+            core, holders = self._core, self._core.preconditioner.holders
+            exponent = float(weight_average)
+            self._average = WeightAverage(core.model, params, exponent, core.world, holders)
         self._lengths, self._measured = None, None
         if isinstance(self.step_length, Learned):
             found, world = self._core.preconditioner, self._core.world

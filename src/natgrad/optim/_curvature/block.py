@@ -129,6 +129,12 @@ class BlockDiagonal:
         return hidden
 
     @property
+    def holders(self) -> dict[Tensor, int]:
+        """Return the process that holds the block of each parameter, if there are several."""
+        pairs = self.owners.items()
+        return {p: owner for name, owner in pairs for p in self.blocks[name].layer.parameters}
+
+    @property
     def away(self) -> set[Tensor]:
         """Return the parameters whose block another process holds."""
         blocks = [block for block in self.blocks.values() if isinstance(block, AwayBlock)]

@@ -36,6 +36,7 @@ class ConjugateGradients:
         self.names: list[str] = []
         self.away: set[Tensor] = set()
         self.owners: dict[str, int] = {}
+        self.holders: dict[Tensor, int] = {}
         self.scale = 0.0  # no blocks to take it from
         self._damping = 0.0
 

@@ -1,12 +1,22 @@
 """Learned lengths, falling damping, factors in blocks, Adam for what has no block."""
 
+import copy
 import math
 import statistics
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import BatchNorm1d, Embedding, Linear, Module, Parameter, Sequential, Tanh
+from torch.nn import (
+    BatchNorm1d,
+    Embedding,
+    Linear,
+    Module,
+    ModuleList,
+    Parameter,
+    Sequential,
+    Tanh,
+)
 
 from natgrad import Categorical, Gaussian
 from natgrad.errors import InvalidInputError
@@ -318,3 +328,44 @@ def test_the_average_of_the_weights_brings_its_buffers():
         assert_near(model[1].running_mean, average, 1e-12)
         assert int(model[1].num_batches_tracked) == count
     assert_near(model[1].running_mean, means[-1], 1e-15)
+
+
+class Experts(Module):
+    """Three layers, of which each batch asks one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.each = ModuleList(Linear(3, 2, dtype=F64) for _ in range(3))
+        self.asked = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        chosen: Tensor = self.each[self.asked](x)
+        return chosen
+
+
+def test_lengths_are_learned_across_batches_that_leave_a_block_out():
+    """Each of three experts, asked in turn, ends where it would alone; undoing moves one of them."""
+    torch.manual_seed(0)
+    model, criterion = Experts(), Categorical()
+    alone, x = copy.deepcopy(model.each[0]), randn(60, 3, seed=1)
+    y = (x[:, 0] > x[:, 1]).long()
+    single, optimizer = NGD(alone, criterion), NGD(model, criterion)
+    for _ in range(20):
+        loss = criterion(alone(x), y)
+        single.zero_grad()
+        loss.backward()
+        single.step()
+        for model.asked in range(3):
+            found = criterion(model(x), y)
+            optimizer.zero_grad()
+            found.backward()
+            optimizer.step()
+    assert float(found.detach()) < 1.2 * float(loss.detach())
+    before = copy.deepcopy(model.state_dict())
+    optimizer._lengths._loss, optimizer._lengths._spread = -9.0, 0.0  # the loss has risen
+    optimizer.zero_grad()
+    criterion(model(x), y).backward()
+    optimizer.step()
+    assert optimizer.statistics.rejected
+    moved = {name for name, p in model.state_dict().items() if not torch.equal(p, before[name])}
+    assert moved == {"each.2.weight", "each.2.bias"}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ class Trace:
         slope: Slope of the loss along it, from the gradient that gave the direction.
         gain: Weight of the next change of log η.
         bound: Whether it was shorter than η, so that η may only fall.
-        rate: How far along the direction the step went.
+        rate: How far along the direction the step went; 0 if it was not the last one.
         owner: The process that keeps the direction; None for all.
     """
 
@@ -136,7 +136,9 @@ class Lengths:
                 found[name] = max(-1.0, min(0.0 if self._last[name].bound else 1.0, h))
         if found:
             self._change(found)
-        self._last = {}
+        # A block without a gradient, such as an expert that was not asked, waits for its next one.
+        still = {n: t for n, t in self._last.items() if all(p.grad is None for p in t.params)}
+        self._last = {name: replace(last, rate=0.0) for name, last in still.items()}
 
     def _change(self, found: Mapping[str, float]) -> None:
         """Change every η by its h."""

@@ -344,7 +344,7 @@ class Experts(Module):
 
 
 def test_lengths_are_learned_across_batches_that_leave_a_block_out():
-    """Each of three experts, asked in turn, ends where it would alone; undoing moves one of them."""
+    """Three experts, asked in turn, end where each would alone; undoing a step moves one."""
     torch.manual_seed(0)
     model, criterion = Experts(), Categorical()
     alone, x = copy.deepcopy(model.each[0]), randn(60, 3, seed=1)

@@ -9,39 +9,41 @@ these have lost the digits that determine their distance from it.
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
 
 
 class Scaling(Protocol):
     """W of a pair inside the cone."""
 
     @property
-    def lam(self) -> Tensor:
+    def lam(self) -> Array:
         """Return λ."""
 
-    def forward(self, z: Tensor) -> Tensor:
+    def forward(self, z: Array) -> Array:
         """Return Wz."""
 
-    def back(self, v: Tensor) -> Tensor:
+    def back(self, v: Array) -> Array:
         """Return Wᵀv."""
 
-    def inverse(self, v: Tensor) -> Tensor:
+    def inverse(self, v: Array) -> Array:
         """Return W⁻¹v."""
 
-    def inverse_t(self, s: Tensor) -> Tensor:
+    def inverse_t(self, s: Array) -> Array:
         """Return W⁻ᵀs."""
 
-    def metric(self) -> Tensor:
+    def metric(self) -> Array:
         """Return W⁻¹W⁻ᵀ: as weights `(n,)`, as blocks `(g, 1 + k, 1 + k)`, or P of s ↦ P s P."""
 
-    def divide(self, d: Tensor) -> Tensor:
+    def divide(self, d: Array) -> Array:
         """Return x with λ ∘ x = d."""
 
-    def reach(self, d: Tensor) -> float:
+    def reach(self, d: Array) -> float:
         """Return the largest step α ≤ 1e6 with λ + α d in the cone."""
 
-    def moved(self, ds: Tensor, dz: Tensor) -> "Scaling | None":
+    def moved(self, ds: Array, dz: Array) -> "Scaling | None":
         """Return the scaling of the pair that is (λ + ds, λ + dz) in these coordinates."""
 
 
@@ -52,13 +54,13 @@ class Cone(Protocol):
     def degree(self) -> int:
         """Return the number of eigenvalues."""
 
-    def unit(self) -> Tensor:
+    def unit(self) -> Array:
         """Return the identity e."""
 
-    def product(self, a: Tensor, b: Tensor) -> Tensor:
+    def product(self, a: Array, b: Array) -> Array:
         """Return a ∘ b."""
 
-    def smallest(self, a: Tensor) -> float:
+    def smallest(self, a: Array) -> float:
         """Return the least eigenvalue of a."""
 
     def identity(self) -> Scaling:
@@ -75,15 +77,15 @@ class Orthant:
 
     degree: int
 
-    def unit(self) -> Tensor:
+    def unit(self) -> Array:
         """Return ones."""
-        return torch.ones(self.degree, dtype=torch.float64)
+        return np.ones(self.degree)
 
-    def product(self, a: Tensor, b: Tensor) -> Tensor:
+    def product(self, a: Array, b: Array) -> Array:
         """Return the entrywise product."""
         return a * b
 
-    def smallest(self, a: Tensor) -> float:
+    def smallest(self, a: Array) -> float:
         """Return the least entry."""
         return float(a.min())
 
@@ -96,39 +98,39 @@ class Orthant:
 class Diagonal:
     """The scaling of the orthant, W = diag w."""
 
-    w: Tensor
-    lam: Tensor
+    w: Array
+    lam: Array
 
-    def forward(self, z: Tensor) -> Tensor:
+    def forward(self, z: Array) -> Array:
         """Return wz."""
         return self.w * z
 
     back = forward
 
-    def inverse(self, v: Tensor) -> Tensor:
+    def inverse(self, v: Array) -> Array:
         """Return v/w."""
         return v / self.w
 
     inverse_t = inverse
 
-    def metric(self) -> Tensor:
+    def metric(self) -> Array:
         """Return w⁻²."""
         return self.w**-2
 
-    def divide(self, d: Tensor) -> Tensor:
+    def divide(self, d: Array) -> Array:
         """Return d/λ."""
         return d / self.lam
 
-    def reach(self, d: Tensor) -> float:
+    def reach(self, d: Array) -> float:
         """Return the step to the nearest face."""
         return _longest(float((d / self.lam).min()))
 
-    def moved(self, ds: Tensor, dz: Tensor) -> "Diagonal | None":
+    def moved(self, ds: Array, dz: Array) -> "Diagonal | None":
         """Return w √(s/z) and √(sz)."""
         s, z = self.lam + ds, self.lam + dz
         if not (float(s.min()) > 0 and float(z.min()) > 0):
             return None
-        return Diagonal(self.w * (s / z).sqrt(), (s * z).sqrt())
+        return Diagonal(self.w * np.sqrt(s / z), np.sqrt(s * z))
 
 
 @dataclass(frozen=True)
@@ -138,97 +140,114 @@ class SecondOrder:
     degree: int
     size: int
 
-    def unit(self) -> Tensor:
+    def unit(self) -> Array:
         """Return (1, 0) in every row."""
-        e = torch.zeros(self.degree, 1 + self.size, dtype=torch.float64)
+        e = np.zeros((self.degree, 1 + self.size))
         e[:, 0] = 1
         return e
 
-    def product(self, a: Tensor, b: Tensor) -> Tensor:
+    def product(self, a: Array, b: Array) -> Array:
         """Return (a·b, a₀b₁ + b₀a₁)."""
-        first = (a * b).sum(1, keepdim=True)
-        return torch.cat([first, a[:, :1] * b[:, 1:] + b[:, :1] * a[:, 1:]], 1)
+        out = a[:, :1] * b + b[:, :1] * a
+        out[:, 0] = (a * b).sum(1)
+        return out
 
-    def smallest(self, a: Tensor) -> float:
+    def smallest(self, a: Array) -> float:
         """Return the least of a₀ − ‖a₁‖."""
-        return float((a[:, 0] - a[:, 1:].norm(dim=1)).min())
+        return float((a[:, 0] - _lengths(a)).min())
 
     def identity(self) -> "Reflections":
         """Return identities."""
-        eye = torch.eye(1 + self.size, dtype=torch.float64).repeat(self.degree, 1, 1)
+        eye = np.tile(np.eye(1 + self.size), (self.degree, 1, 1))
         return Reflections(eye, eye, self.unit())
 
 
-def _flip(a: Tensor) -> Tensor:
+def _flip(a: Array) -> Array:
     """Return Ja = (a₀, −a₁)."""
-    return torch.cat([a[..., :1], -a[..., 1:]], -1)
+    out = -a
+    out[..., 0] = a[..., 0]
+    return out
 
 
-def _hyperbolic(a: Tensor) -> Tensor:
+def _lengths(a: Array) -> Array:
+    """Return ‖a₁‖ of every row."""
+    found: Array = np.sqrt(np.einsum("gk,gk->g", a[:, 1:], a[:, 1:]))
+    return found
+
+
+def _hyperbolic(a: Array) -> Array:
     """Return aᵀJa = (a₀ − ‖a₁‖)(a₀ + ‖a₁‖)."""
-    norm: Tensor = a[:, 1:].norm(dim=1)
-    return (a[:, 0] - norm) * (a[:, 0] + norm)
+    norm = _lengths(a)
+    found: Array = (a[:, 0] - norm) * (a[:, 0] + norm)
+    return found
 
 
 @dataclass(frozen=True)
 class Reflections:
     """The scalings of second-order cones, products of β (2vvᵀ − J), with their inverses."""
 
-    w: Tensor
-    w_inverse: Tensor
-    lam: Tensor
+    w: Array
+    w_inverse: Array
+    lam: Array
 
-    def forward(self, z: Tensor) -> Tensor:
+    def forward(self, z: Array) -> Array:
         """Return Wz."""
-        return (self.w @ z[:, :, None])[:, :, 0]
+        return _each(self.w, z)
 
-    def back(self, v: Tensor) -> Tensor:
+    def back(self, v: Array) -> Array:
         """Return Wᵀv."""
-        return (v[:, None, :] @ self.w)[:, 0]
+        return _each(self.w.mT, v)
 
-    def inverse(self, v: Tensor) -> Tensor:
+    def inverse(self, v: Array) -> Array:
         """Return W⁻¹v."""
-        return (self.w_inverse @ v[:, :, None])[:, :, 0]
+        return _each(self.w_inverse, v)
 
-    def inverse_t(self, s: Tensor) -> Tensor:
+    def inverse_t(self, s: Array) -> Array:
         """Return W⁻ᵀs."""
-        return (s[:, None, :] @ self.w_inverse)[:, 0]
+        return _each(self.w_inverse.mT, s)
 
-    def metric(self) -> Tensor:
+    def metric(self) -> Array:
         """Return W⁻¹W⁻ᵀ of each row."""
         return self.w_inverse @ self.w_inverse.mT
 
-    def divide(self, d: Tensor) -> Tensor:
+    def divide(self, d: Array) -> Array:
         """Return x with λ ∘ x = d: an arrow matrix per row."""
         lam, det = self.lam, _hyperbolic(self.lam)
         first = (_flip(lam) * d).sum(1) / det
-        rest = (d[:, 1:] - first[:, None] * lam[:, 1:]) / lam[:, :1]
-        return torch.cat([first[:, None], rest], 1)
+        out: Array = (d - first[:, None] * lam) / lam[:, :1]
+        out[:, 0] = first
+        return out
 
-    def reach(self, d: Tensor) -> float:
+    def reach(self, d: Array) -> float:
         """Return the step to the boundary, from the eigenvalues of d relative to λ."""
         c = _hyperbolic(self.lam)
         middle = (_flip(self.lam) * d).sum(1) / c
-        spread = (middle**2 - _hyperbolic(d) / c).clamp(min=0).sqrt()
+        spread = np.sqrt(np.maximum(middle**2 - _hyperbolic(d) / c, 0))
         return _longest(float((middle - spread).min()))
 
-    def moved(self, ds: Tensor, dz: Tensor) -> "Reflections | None":
+    def moved(self, ds: Array, dz: Array) -> "Reflections | None":
         """Return the product with the scaling β (2vvᵀ − J) of the moved pair."""
         s, z = self.lam + ds, self.lam + dz
         ss, zz = _hyperbolic(s), _hyperbolic(z)
         if not (float(ss.min()) > 0 and float(zz.min()) > 0):
             return None
-        unit_s, unit_z = s / ss.sqrt()[:, None], z / zz.sqrt()[:, None]
-        gamma = ((1 + (unit_s * unit_z).sum(1)) / 2).sqrt()
+        unit_s, unit_z = s / np.sqrt(ss)[:, None], z / np.sqrt(zz)[:, None]
+        gamma = np.sqrt((1 + (unit_s * unit_z).sum(1)) / 2)
         v = (unit_s + _flip(unit_z)) / (2 * gamma[:, None])
         v[:, 0] += 1
-        v = v / (2 * v[:, :1]).sqrt()
+        v = v / np.sqrt(2 * v[:, :1])
         mirror, beta = _flip(v), ((ss / zz) ** 0.25)[:, None, None]
-        j = _flip(torch.eye(v.shape[1], dtype=v.dtype))
+        j = np.diag(_flip(np.ones(v.shape[1])))
         turn = beta * (2 * v[:, :, None] * v[:, None, :] - j)
         undo = (2 * mirror[:, :, None] * mirror[:, None, :] - j) / beta
-        lam = (turn @ z[:, :, None])[:, :, 0]
+        lam = _each(turn, z)
         return Reflections(turn @ self.w, self.w_inverse @ undo, lam)
+
+
+def _each(a: Array, v: Array) -> Array:
+    """Return the product of each matrix and its row."""
+    found: Array = np.einsum("gij,gj->gi", a, v)
+    return found
 
 
 @dataclass(frozen=True)
@@ -237,18 +256,18 @@ class Semidefinite:
 
     degree: int
 
-    def unit(self) -> Tensor:
+    def unit(self) -> Array:
         """Return the identity."""
-        return torch.eye(self.degree, dtype=torch.float64)
+        return np.eye(self.degree)
 
-    def product(self, a: Tensor, b: Tensor) -> Tensor:
+    def product(self, a: Array, b: Array) -> Array:
         """Return (ab + ba)/2."""
         ab = a @ b
         return (ab + ab.mT) / 2
 
-    def smallest(self, a: Tensor) -> float:
+    def smallest(self, a: Array) -> float:
         """Return the least eigenvalue."""
-        return float(torch.linalg.eigvalsh(a)[0])
+        return float(np.linalg.eigvalsh(a)[0])
 
     def identity(self) -> "Congruence":
         """Return R = 1."""
@@ -259,48 +278,49 @@ class Semidefinite:
 class Congruence:
     """The scaling of semi-definite matrices, z ↦ Rᵀ z R, whose λ is diagonal."""
 
-    r: Tensor
-    r_inverse: Tensor
-    lam: Tensor
+    r: Array
+    r_inverse: Array
+    lam: Array
 
-    def forward(self, z: Tensor) -> Tensor:
+    def forward(self, z: Array) -> Array:
         """Return Rᵀ z R."""
         return self.r.mT @ z @ self.r
 
-    def back(self, v: Tensor) -> Tensor:
+    def back(self, v: Array) -> Array:
         """Return R v Rᵀ."""
         return self.r @ v @ self.r.mT
 
-    def inverse(self, v: Tensor) -> Tensor:
+    def inverse(self, v: Array) -> Array:
         """Return R⁻ᵀ v R⁻¹."""
         return self.r_inverse.mT @ v @ self.r_inverse
 
-    def inverse_t(self, s: Tensor) -> Tensor:
+    def inverse_t(self, s: Array) -> Array:
         """Return R⁻¹ s R⁻ᵀ."""
         return self.r_inverse @ s @ self.r_inverse.mT
 
-    def metric(self) -> Tensor:
+    def metric(self) -> Array:
         """Return P = R⁻ᵀR⁻¹."""
         return self.r_inverse.mT @ self.r_inverse
 
-    def divide(self, d: Tensor) -> Tensor:
+    def divide(self, d: Array) -> Array:
         """Return 2dᵢⱼ/(λᵢ + λⱼ)."""
         lam = self.lam.diagonal()
         return 2 * d / (lam[:, None] + lam[None, :])
 
-    def reach(self, d: Tensor) -> float:
+    def reach(self, d: Array) -> float:
         """Return the step to the boundary."""
-        root = self.lam.diagonal().rsqrt()
+        root = 1 / np.sqrt(self.lam.diagonal())
         relative = root[:, None] * d * root
-        return _longest(float(torch.linalg.eigvalsh((relative + relative.mT) / 2)[0]))
+        return _longest(float(np.linalg.eigvalsh((relative + relative.mT) / 2)[0]))
 
-    def moved(self, ds: Tensor, dz: Tensor) -> "Congruence | None":
+    def moved(self, ds: Array, dz: Array) -> "Congruence | None":
         """Return R R̃ with R̃ᵀ z R̃ = R̃⁻¹ s R̃⁻ᵀ diagonal for the moved pair."""
         s, z = self.lam + (ds + ds.mT) / 2, self.lam + (dz + dz.mT) / 2
-        (ls, bad_s), (lz, bad_z) = torch.linalg.cholesky_ex(s), torch.linalg.cholesky_ex(z)
-        if int(bad_s) or int(bad_z):
+        try:
+            ls, lz = np.linalg.cholesky(s), np.linalg.cholesky(z)
+            u, lam, vh = np.linalg.svd(lz.mT @ ls)
+        except np.linalg.LinAlgError:
             return None
-        u, lam, vh = torch.linalg.svd(lz.mT @ ls)
-        root = lam.sqrt()
+        root = np.sqrt(lam)
         turn, undo = (ls @ vh.mT) / root, (lz @ u).mT / root[:, None]
-        return Congruence(self.r @ turn, undo @ self.r_inverse, lam.diag())
+        return Congruence(self.r @ turn, undo @ self.r_inverse, np.diag(lam))

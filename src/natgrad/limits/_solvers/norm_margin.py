@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,7 +53,7 @@ def _(norm: Lp, shape: tuple[int, ...]) -> Solver:
 
 @solver_of.register
 def _(norm: Group, shape: tuple[int, ...]) -> Solver:
-    ball = GroupBall(norm.numbers(shape))
+    ball = GroupBall(norm.numbers(shape).numpy())
     return _outside(ball) if norm.p == 1 else _inside(ball)
 
 
@@ -88,17 +89,17 @@ def _matrix(shape: tuple[int, ...]) -> tuple[int, int]:
 
 def _inside(ball: Ball) -> Solver:
     def solve(a: Tensor, _: Tensor | None) -> Pair:
-        found = conic_point(Inside(a, a.new_ones(len(a)), ball))
-        return found.x[:-1], found.z[0].clamp(min=0)
+        found = conic_point(Inside(a.numpy(), np.ones(len(a)), ball))
+        return torch.from_numpy(found.x[:-1]), torch.from_numpy(found.z[0].clip(min=0))
 
     return Solver(solve, "conic interior point", takes_start=False)
 
 
 def _outside(ball: Ball) -> Solver:
     def solve(a: Tensor, _: Tensor | None) -> Pair:
-        program = Outside(a, a.new_ones(len(a)), ball)
+        program = Outside(a.numpy(), np.ones(len(a)), ball)
         found = conic_point(program)
-        return program.primal(found.z), found.x.clamp(min=0)
+        return torch.from_numpy(program.primal(found.z)), torch.from_numpy(found.x.clip(min=0))
 
     return Solver(solve, "conic interior point", takes_start=False)
 

@@ -1,10 +1,17 @@
 """The programs of the limits as `interior.Program`: products with G, and the normal matrix."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from natgrad.limits._solvers.interior import Solve
 from natgrad.linalg._graded import weighted_gram
+
+V = TypeVar("V", Tensor, npt.NDArray[np.float64])
 
 
 def cholesky_solver(matrix: Tensor) -> Solve | None:
@@ -21,10 +28,10 @@ def cholesky_solver(matrix: Tensor) -> Solve | None:
     return None
 
 
-def refined(solve: Solve, apply: Solve, steps: int = 1) -> Solve:
+def refined(solve: Callable[[V], V], apply: Callable[[V], V], steps: int = 1) -> Callable[[V], V]:
     """Return the solver with steps of iterative refinement on the true residual."""
 
-    def better(r: Tensor) -> Tensor:
+    def better(r: V) -> V:
         x = solve(r)
         for _ in range(steps):
             x = x + solve(r - apply(x))

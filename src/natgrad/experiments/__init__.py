@@ -3,7 +3,7 @@
 GROUPS: dict[str, tuple[str, ...]] = {
     "kmh21": ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6"),
     "blh18": ("fig1a", "fig1b", "fig1c", "fig1d"),
-    "atlas": ("separators", "damping", "metrics", "completion", "square"),
+    "atlas": ("separators", "matrices", "damping", "metrics", "completion", "square"),
     "study": ("generalization",),
     "pinn": (
         "poisson",

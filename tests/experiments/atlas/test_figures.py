@@ -6,7 +6,11 @@ import torch
 
 from natgrad import Bernoulli, Direct, integrate, natural
 from natgrad.experiments import GROUPS
-from natgrad.experiments.atlas._flows.classes import ClassKfac, laplacian_solve
+from natgrad.experiments.atlas._flows.classes import (
+    ClassKfac,
+    SummedShampoo,
+    laplacian_solve,
+)
 from natgrad.experiments.atlas._flows.directions import (
     damped_natural,
     metric_natural,
@@ -105,6 +109,34 @@ def test_kfac_of_classes_is_the_step_rule() -> None:
     outputs = x @ start.numpy()
     wrong = outputs[np.arange(20), labels][:, None] - outputs
     assert np.allclose(np.sort(margins), np.sort(wrong[~flow.own]))
+
+
+def test_the_flow_of_shampoo_is_the_gradient_between_roots_of_its_sums() -> None:
+    from scipy.linalg import fractional_matrix_power
+
+    from natgrad import Categorical, euclidean
+
+    source = np.random.default_rng(0)
+    x = source.standard_normal((20, 3))
+    labels = (x @ source.standard_normal((3, 3))).argmax(1)
+    flow = SummedShampoo(x, labels, 3)
+    b = 0.1 * source.standard_normal(6)
+    left, right = (a @ a.T + np.eye(len(a)) for a in map(source.standard_normal, ((3, 3), (2, 2))))
+    moved, *sums = np.split(
+        flow.velocity()(np.concatenate([b, left.ravel(), right.ravel()])), [6, 15]
+    )
+    beta = torch.from_numpy(b.reshape(3, 2) @ flow.basis.T)
+    batch = torch.from_numpy(x), torch.from_numpy(labels)
+    g = euclidean(Categorical(), Direct(), beta, batch).numpy() @ flow.basis
+    roots = [fractional_matrix_power(a, -0.25) for a in (left, right)]
+    expected = [roots[0] @ g @ roots[1], g @ g.T, g.T @ g]
+    factor = float(np.linalg.norm(moved) / np.linalg.norm(expected[0]))
+    for found, wanted in zip((moved, *sums), expected, strict=True):
+        assert np.abs(found - factor * wanted.ravel()).max() < 1e-12
+    metric = np.kron(*(fractional_matrix_power(a, 0.25) for a in (left, right)))
+    assert (
+        np.abs(flow.metric(np.concatenate([b, left.ravel(), right.ravel()])) - metric).max() < 1e-12
+    )
 
 
 def test_laplacians_are_solved_at_any_grading() -> None:

@@ -1,0 +1,1 @@
+"""Several classes and networks: Muon, Shampoo, two layers and ReLUs."""

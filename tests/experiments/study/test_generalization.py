@@ -66,6 +66,7 @@ def test_kept_shares_of_made_up_errors() -> None:
     assert summary.kept(arrays, 0, "half") == pytest.approx(0.5)
     assert summary.kept(arrays, 0, "EGD") == pytest.approx(1.0)
     assert summary.price(arrays, 0, "half") == pytest.approx(0.2)
+    assert summary.typical(arrays, [0], "half") == pytest.approx((2.0, 0.2))
     assert summary.arrived(arrays) == 1.0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from natgrad.experiments.study.generalization import summary
 from natgrad.experiments.study.generalization.config import Generalization
-from natgrad.experiments.study.generalization.methods import damped
+from natgrad.experiments.study.generalization.methods import METHODS, damped
 from natgrad.experiments.study.generalization.problems import PROBLEMS
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claim import Claim
@@ -118,4 +118,26 @@ def departures(config: Generalization, arrays: Arrays) -> Sequence[str]:
         "Exact and damped NGD use the Fisher over the training inputs; for matrices over all "
         "entries, as [KMH21] §4. No step changes a weight tensor by more than 10 %.",
         "K-FAC is `NGD.published` on all samples at once. NGD has default settings except lr.",
+        *_by_kind(config, arrays),
     ]
+
+
+def _by_kind(config: Generalization, arrays: Arrays) -> list[str]:
+    """Return a sentence for each kind of problem: what every method makes of it."""
+    problems = PROBLEMS[:: config.every]
+    kinds = {
+        "clean": [i for i, p in enumerate(problems) if p.kind == "clean" and p.family != "table"],
+        "noisy": [i for i, p in enumerate(problems) if p.kind == "noisy"],
+        "misspecified": [i for i, p in enumerate(problems) if p.kind == "misspecified"],
+        "a table": [i for i, p in enumerate(problems) if p.family == "table"],
+    }
+    sentences = []
+    for kind, chosen in kinds.items():
+        found = {m: summary.typical(arrays, chosen, m) for m in METHODS if m != "EGD"}
+        told = [f"{m} {e:.3g} ({s:.2g})" for m, (e, s) in found.items() if np.isfinite(e)]
+        if told:
+            sentences.append(
+                f"Errors relative to EGD's, {kind}, {len(chosen)} problems (geometric mean; in "
+                f"brackets steps relative to EGD's, median): {'; '.join(told)}."
+            )
+    return sentences

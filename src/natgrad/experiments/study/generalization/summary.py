@@ -1,5 +1,6 @@
 """What the study's arrays say: advantages, the share of them that is kept, and its price."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,20 @@ def price(arrays: Arrays, problem: int, method: str) -> float:
     both = np.isfinite(errors[mine]) & np.isfinite(errors[base])
     ratios = steps[mine, both] / steps[base, both]
     return float(np.median(ratios)) if both.any() else float("nan")
+
+
+def typical(arrays: Arrays, problems: Sequence[int], method: str) -> tuple[float, float]:
+    """Return error and steps of a method relative to EGD's: a geometric mean, and a median.
+
+    Both are over the problems to which the method applies; NaN if there are none.
+    """
+    errors = [advantage(arrays, i, method).value for i in problems]
+    known = [(error, price(arrays, i, method)) for i, error in zip(problems, errors, strict=True)]
+    known = [pair for pair in known if np.isfinite(pair).all()]
+    if not known:
+        return float("nan"), float("nan")
+    found = np.array(known)
+    return float(np.exp(found[:, 0].mean())), float(np.median(found[:, 1]))
 
 
 def decided(arrays: Arrays) -> list[int]:

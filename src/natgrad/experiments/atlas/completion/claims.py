@@ -43,8 +43,9 @@ def claims(config: Completion, arrays: Arrays) -> Sequence[Claim]:
                   ratio("steps", observed).max(), 0.1, presets=PRESETS),
             claim("damped-error", "with damping 1, this many times its error (median)",
                   np.median(ratio("test", damped)), 2.0),
+            # At L = 3 five of 20 seeds need more, up to .139; none of the first three does.
             claim("damped-steps", "with damping 1, this share of its steps (largest)",
-                  ratio("steps", damped).max(), 0.1),
+                  ratio("steps", damped).max(), 0.1, expected=depth < 3 or n < 20),
             claim("free-error", "without the cap and with η = .1, this many times its error "
                   "(median)", np.median(ratio("test", free)), 5.0, expected=False),
             claim("slow-steps", "without the cap and with η = .01, this share of its steps "
@@ -63,7 +64,8 @@ def departures(config: Completion, arrays: Arrays) -> Sequence[str]:
         "Gradient descent takes steps of 1.5 over the curvature at a balanced solution, of the 2 "
         "that are stable: shorter steps would flatter the others.",
         "Without damping the target of 5 times the error of gradient descent is missed at L = 3: "
-        "its claim is refuted. Damping 1 meets it at both depths.",
+        "its claim is refuted. Damping 1 meets it at both depths; at L = 3 some of 20 seeds then "
+        "need more than a tenth of the steps.",
         "Natural directions are exact to 1e-4, by conjugate gradients. Capped steps change no "
         "factor by more than a tenth of its norm.",
     ]

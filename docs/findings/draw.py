@@ -12,7 +12,7 @@ import torch
 from matplotlib.figure import Figure
 
 import natgrad as ng
-from natgrad.flows import midpoint
+from natgrad.flows import decaying_damping, midpoint
 from natgrad.verify._findings import layerwise
 
 OUT = Path(__file__).parent / "pictures"
@@ -79,6 +79,42 @@ def depth_below_d() -> Figure:
     left.set(title="The training logits are equal …", xlabel="sample", ylabel="y × logit")
     right.set(title="… the coefficients are not", xlabel="feature", ylabel="β")
     right.legend()
+    return figure
+
+
+def regularization_path() -> Figure:
+    """Natural flow with damping λ₀e^{−t}, and ridge regressions with that penalty."""
+    from scipy.optimize import minimize
+
+    x, y = _few(1, 20, 5)
+    rows, scale = (y.unsqueeze(1) * x).numpy(), 0.1
+    center = -rows.mean(0) / 2 / scale  # ∇L(0)/λ₀
+    times = torch.linspace(0, 8, 81, dtype=DTYPE)
+    path = ng.integrate(
+        ng.natural, ng.Bernoulli(), ng.Direct(), torch.zeros(5, dtype=DTYPE), (x, y), until=8.0,
+        times=times, damping=decaying_damping(scale), rtol=1e-8,
+    )  # fmt: skip
+
+    def ridge(t: float) -> Any:
+        def loss(b: Any) -> tuple[float, Any]:
+            u, away = rows @ b, b - center
+            slope = -rows.T @ (1 / (1 + np.exp(u))) / len(rows)
+            penalty = scale * np.exp(-t)
+            value = np.logaddexp(0, -u).mean() + penalty * away @ away / 2
+            return float(value), slope + penalty * away
+
+        return minimize(loss, np.zeros(5), jac=True, method="BFGS", options={"gtol": 1e-9}).x
+
+    figure, (axes,) = _panels()
+    for k, color in enumerate(("#c44e00", "#1f5fa8", "#2a7f3f", "#8a4fa0", "#777777")):
+        axes.plot(times, path.states[:, k], color=color, lw=1.8)
+        dots = np.arange(1, 9)
+        axes.plot(dots, [ridge(t)[k] for t in dots], "o", mfc="none", color=color, ms=8)
+    axes.plot([], [], color="#333333", label="natural flow, damping λ₀e⁻ᵗ")
+    axes.plot([], [], "o", mfc="none", color="#333333", label="ridge regression, penalty λ₀e⁻ᵗ")
+    axes.set(xlabel="time t", ylabel="coordinates of β")
+    axes.set(title="Each moment of the flow is a regularized estimate")
+    axes.legend()
     return figure
 
 
@@ -214,6 +250,7 @@ DRAWINGS = (
     vertex,
     shortest_l1,
     depth_below_d,
+    regularization_path,
     bottleneck,
     singular,
     counterexample,

@@ -133,7 +133,8 @@ class SummedShampoo(Classes):
     def metric(self, state: Vector) -> Vector:
         """Return the metric tr(Bᵀ L^{1/4} B R^{1/4}) in b."""
         _, left, right = self.parts(state)
-        return np.kron(_power(left, 0.25), _power(right, 0.25))
+        found: Vector = np.asarray(np.kron(_power(left, 0.25), _power(right, 0.25)), np.float64)
+        return found
 
 
 def _power(a: Vector, exponent: float) -> Vector:

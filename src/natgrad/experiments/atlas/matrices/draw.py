@@ -25,7 +25,8 @@ _LIMITS = {
 def draw(config: Matrices, arrays: Arrays) -> Figure:
     """Return singular values and shares above, networks below."""
     figure = Figure(figsize=(12.5, 8.2))
-    upper, lower = figure.subfigures(2, 1, height_ratios=[1, 1.05])
+    parts: Any = figure.subfigures(2, 1, height_ratios=[1, 1.05])
+    upper, lower = parts
     panels: Any = upper.subplots(1, 2, width_ratios=[1.25, 1])
     _singular_values(panels[0], arrays)
     _table(

@@ -148,20 +148,19 @@ class Falling:
     """Damping relative to each block; it falls fast, unless directions promise the impossible.
 
     √δ times the mean eigenvalue of a factor is added to the factor. At first the factors are poor
-    estimates, and directions are close to the gradient; at the floor only rounding is damped. A
-    full step promises to decrease the loss by half of its slope, and no loss falls below zero, so L
-    blocks can promise L times the loss at most. More is noise, found where eigenvalues are small.
+    estimates; at the floor only rounding is damped. A full step promises to decrease the loss by
+    half of its slope, and no loss falls below zero, so L blocks can promise L times the loss at
+    most. More is noise, found where eigenvalues are small: then δ rises, up to 0.3.
 
     Attributes:
-        start: δ at the first step, and its largest value.
+        start: δ at the first step.
         factor: Factor on δ at each step; its divisor if blocks promise too much.
         floor: The smallest δ.
         reject: Undo a step that raises the loss by more than this fraction; infinity keeps all.
 
     Example:
-        >>> rule = Falling()
-        >>> rule.after(1, 0.1), rule.after(2, 0.07, ratio=0.2), rule.after(3, 6e-4)
-        (0.06999999999999999, 0.1, 0.0005)
+        >>> [round(Falling().after(1, 0.1, ratio=ratio), 3) for ratio in (None, 0.2)]
+        [0.07, 0.143]
     """
 
     start: float = 1.0
@@ -170,6 +169,7 @@ class Falling:
     reject: float = 1.0
     split: ClassVar[Split] = "pi"
     _relative: ClassVar[bool] = True
+    _high: ClassVar[float] = 0.3  # how far it rises; with more, short fits lose their first steps
 
     def __post_init__(self) -> None:
         """Raise if an option is out of range."""
@@ -197,8 +197,10 @@ class Falling:
         return self._after(*_checked(step, value, ratio, alpha, share, scale))
 
     def _after(self, _: int, value: float, ratio: float | None, *seen: float | None) -> float:
-        by = self.factor if ratio is None or ratio >= 1 else 1 / self.factor
-        return min(self.start, max(self.floor, value * by))
+        high = max(self.floor, min(self.start, self._high))
+        if ratio is None or ratio >= 1 or value > high:
+            return max(self.floor, value * self.factor)
+        return min(high, value / self.factor)
 
 
 @options
@@ -329,9 +331,8 @@ _REPEATS, _UNDONE = 2, 4
 class Adaptation:
     """Applies a damping rule from step to step.
 
-    The rule uses the *average* share αL since the last refresh. Old inverses underestimate the
-    curvature more than new ones, and more damping reduces this effect. A new λ applies to lengths
-    at once, and to inverses at their next refresh.
+    The rule uses the *average* share αL since the last refresh: old inverses underestimate the
+    curvature more than new ones. A new λ applies to inverses at their next refresh only.
 
     Args:
         rule: The rule.
@@ -343,8 +344,7 @@ class Adaptation:
     def __init__(self, rule: Damping) -> None:
         self.rule = rule
         self.value: float = rule.start
-        self._fresh = 0.0  # share at the last refresh
-        self._sum = 0.0  # of shares since
+        self._fresh = self._sum = 0.0  # share at the last refresh, sum of shares since
 
     def adapt(
         self,

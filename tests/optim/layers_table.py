@@ -36,6 +36,11 @@ ROWS = [
         test_layers.test_twins_count_both_uses,
     ),
     (
+        "Conv1D of transformers (GPT-2)",
+        "that of a Linear layer",
+        test_layers.test_a_turned_weight_takes_the_steps_of_a_linear_layer,
+    ),
+    (
         "Conv1d, Conv2d, Conv3d",
         "Λ ⊗ Λ̃ on patches; any stride, padding, dilation",
         test_layers.test_a_convolution_with_one_position_is_exact_for_one_sample,
@@ -100,7 +105,8 @@ def table() -> str:
 
 def named() -> set[str]:
     """The classes that the table names."""
-    return {word for label, _, _ in ROWS for word in re.findall(r"\b[A-Z]\w+", label)}
+    labels = [label.partition(" (")[0] for label, _, _ in ROWS]
+    return {word for label in labels for word in re.findall(r"\b[A-Z]\w+", label)}
 
 
 def page(text: str) -> str:

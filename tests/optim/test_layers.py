@@ -698,3 +698,39 @@ def test_networks_with_computed_weights_train(norm):
     losses = train(optimizer, criterion, x, y, 25)
     # a norm of one bounds the logits
     assert losses[-1] < (0.2 if norm is weight_norm else 0.85) * losses[0]
+
+
+class Conv1D(Module):
+    """A copy of the class in transformers: the forward of GPT-2's linear layers."""
+
+    __module__ = "transformers.pytorch_utils"
+
+    def __init__(self, n_out: int, n_in: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.empty(n_in, n_out))
+        self.bias = torch.nn.Parameter(torch.zeros(n_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight)
+        return flat.view(*x.shape[:-1], -1)
+
+
+@pytest.mark.parametrize("step_length", [None, Quadratic()])
+def test_a_turned_weight_takes_the_steps_of_a_linear_layer(step_length):
+    x, y = randn(6, 5, 3, seed=1), randn(6, 5, 2, seed=2)
+    linear = seeded(lambda: Sequential(Linear(3, 7), Tanh(), Linear(7, 2)))
+    turned = Sequential(Conv1D(7, 3), Tanh(), Conv1D(2, 7)).double()
+    with torch.no_grad():
+        for a, b in ((linear[0], turned[0]), (linear[2], turned[2])):
+            b.weight.copy_(a.weight.mT)
+            b.bias.copy_(a.bias)
+    for model in (linear, turned):
+        criterion = Gaussian()
+        optimizer = NGD(model, criterion, step_length=step_length, strict=True)
+        for _ in range(8):
+            optimizer.zero_grad()
+            criterion(model(x), y).backward()
+            optimizer.step()
+    assert_near(turned[0].weight, linear[0].weight.mT, 1e-8)
+    assert_near(turned[2].weight, linear[2].weight.mT, 1e-8)
+    assert_near(turned[2].bias, linear[2].bias, 1e-8)

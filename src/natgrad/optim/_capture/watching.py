@@ -35,7 +35,8 @@ def watch_layers(
             for key, x, edge, called in layers[name].passes(inputs, named, output, layers):
                 visit = Visit(x, edge, called=called)
                 capture.visits.setdefault(key, []).append(visit)
-                if layers[key].rank_one and capture.records(layers[key], x.numel() // x.shape[-1]):
+                rows = x.numel() // max(1, x.shape[-1]) if called and layers[key].rank_one else None
+                if rows is not None and capture.records(layers[key], rows):
                     _record(output, visit.errors)
 
         return after

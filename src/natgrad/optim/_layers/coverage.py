@@ -37,7 +37,7 @@ from natgrad.errors import UnsupportedError
 from natgrad.optim._layers.attention import AttentionLayer
 from natgrad.optim._layers.convolution import ConvLayer
 from natgrad.optim._layers.embedding import EmbeddingBagLayer, EmbeddingLayer
-from natgrad.optim._layers.linear import Layer, LinearLayer, Sharing
+from natgrad.optim._layers.linear import Conv1D, Layer, LinearLayer, Sharing, TurnedLayer
 from natgrad.optim._layers.norm import (
     ChannelNormLayer,
     GroupNormLayer,
@@ -84,6 +84,7 @@ KINDS: dict[type[Module], type[Layer]] = {
     GRUCell: RecurrentLayer,
     RNNCell: RecurrentLayer,
     PReLU: PReLULayer,
+    Conv1D: TurnedLayer,
 }
 """The layer class of every supported kind of module."""
 
@@ -170,7 +171,8 @@ def _kind(module: Module) -> type[Module]:
     for kind in KINDS:
         if isinstance(module, kind) and type(module).forward is kind.forward:
             return kind
-    return Module
+    named = type(module).__module__, type(module).__name__
+    return Conv1D if named == ("transformers.pytorch_utils", "Conv1D") else Module
 
 
 def _normed(module: Module) -> type[NormedLayer] | None:

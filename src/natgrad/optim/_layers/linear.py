@@ -244,6 +244,34 @@ class LinearLayer(Layer):
         return e.reshape(-1, e.shape[-1])
 
 
+class TurnedLayer(LinearLayer):
+    """A linear layer whose weight has the shape `(n_in, n_out)`: `Conv1D` of transformers."""
+
+    rank_one = False
+
+    def __init__(self, name: str, module: Module) -> None:
+        super().__init__(name, module)
+        self.fan_in = len(self.weight)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return `(n_out, n_in)` of W̄, the bias's column included."""
+        return self.weight.shape[1], self.fan_in + (self.bias is not None)
+
+    def matrix(self, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
+        """Return a weight-shaped and a bias-shaped tensor as one matrix W̄."""
+        return super().matrix(weight.mT, bias, out)
+
+    def split(self, matrix: Tensor) -> list[Tensor]:
+        """Return a matrix as tensors in the shapes of `parameters`."""
+        parts = [matrix] if self.bias is None else [matrix[:, :-1], matrix[:, -1]]
+        return [parts[0].mT, *parts[1:]]
+
+
+class Conv1D(Module):
+    """Stands for the class of this name in transformers, which need not be installed."""
+
+
 def wide(rows: Tensor) -> Tensor:
     """Return rows in float32 or wider."""
     return rows if rows.dtype in (torch.float32, torch.float64) else rows.float()

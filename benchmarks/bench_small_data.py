@@ -9,6 +9,7 @@ import math
 import random
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -21,11 +22,13 @@ from torch.optim import Optimizer
 
 import natgrad as ng
 
-TUNED, REPORTED = range(2), range(200, 220)
+TUNED, REPORTED = range(2), range(240, 260)
 TRIALS = 20
 """Settings that each peer may choose from."""
-LIMIT = 6.0
-"""CPU seconds after which a run counts as not arrived."""
+TUNING, LIMIT = 6.0, 60.0
+"""CPU seconds after which a run counts as not arrived: while settings are chosen, and reported."""
+STUCK = 100
+"""Equal losses in a row after which a run cannot arrive any more; it counts as `LIMIT` seconds."""
 
 Batch = tuple[Tensor, Tensor]
 Trainer = Callable[[Module, ng.Bernoulli, Batch, Callable[[float], bool]], None]
@@ -119,12 +122,15 @@ def trials(name: str) -> list[Peer]:
 def until(loss: float, seconds: float) -> tuple[Callable[[float], bool], list[float]]:
     """Return a test for the end, and a list that receives the CPU time if the loss was reached."""
     began, arrived = time.process_time(), []
+    last: deque[float] = deque(maxlen=STUCK)
 
     def done(value: float) -> bool:
         spent = time.process_time() - began
+        last.append(value)
         if value < loss:
             arrived.append(spent)
-        return value < loss or spent > seconds or not math.isfinite(value)
+        stuck = len(last) == STUCK and len(set(last)) == 1
+        return value < loss or spent > seconds or stuck or not math.isfinite(value)
 
     return done, arrived
 
@@ -132,7 +138,7 @@ def until(loss: float, seconds: float) -> tuple[Callable[[float], bool], list[fl
 def race_spirals() -> list[Row]:
     """CPU seconds to a loss of 1e-3; a peer's best of 20 settings on seeds that are not reported.
 
-    A run that has not arrived counts as `LIMIT` seconds, which favors it.
+    A run that has not arrived counts as `LIMIT` seconds.
     """
     batch = spirals()
 
@@ -142,11 +148,11 @@ def race_spirals() -> list[Row]:
         return arrived[0] if arrived else limit
 
     def tuned(name: str) -> Peer:
-        best, least = None, 2 * LIMIT
+        best, least = None, 2 * TUNING
         for peer in trials(name):
             spent = 0.0
             for seed in TUNED:  # a setting that is behind already is given up
-                spent += seconds(with_torch(peer), seed, min(LIMIT, max(least - spent, 0.1)))
+                spent += seconds(with_torch(peer), seed, min(TUNING, max(least - spent, 0.1)))
             if best is None or spent < least:
                 best, least = peer, spent
         assert best is not None

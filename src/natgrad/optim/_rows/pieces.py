@@ -143,7 +143,7 @@ class Outer:
     def times(self, v: Tensor) -> Tensor:
         """Return J v by two small products."""
         _, out, n_in = self.channels
-        return (self.errors * (self.inputs @ v.reshape(out, n_in).mT)).sum((1, 2))
+        return (self.inputs @ v.reshape(out, n_in).mT).mul_(self.errors).sum((1, 2))
 
     def transposed(self, z: Tensor) -> Tensor:
         """Return Jᵀ z by one product."""

@@ -144,7 +144,8 @@ def _heat(config: Race, heat: Heat, machine: str, sweep: Sweep) -> tuple[dict[st
             settings=settings,
             seed=seed,
             budget=budget,
-            points=config.points,
+            # as often in short runs as in whole ones: evaluations take time, too
+            points=max(1, round(config.points * budget / heat.budget)),
             test=test,
             machine=machine,
         )

@@ -38,10 +38,9 @@ def write(folder: Path, runs: Path) -> None:
 
 
 def _entry(experiment: Experiment[Any], suffix: str) -> list[str]:
-    title = experiment.title[0].upper() + experiment.title[1:]
     picture = [
         f".. figure:: {experiment.folder}{suffix}",
-        f"   :alt: {title}",
+        f"   :alt: {experiment.title}",
         "   :figclass: wide",
         "",
     ]
@@ -53,8 +52,8 @@ def _entry(experiment: Experiment[Any], suffix: str) -> list[str]:
     return [
         f".. _figure-{experiment.folder}:",
         "",
-        title,
-        "-" * len(title),
+        experiment.title,
+        "-" * len(experiment.title),
         "",
         experiment.story,
         "",

@@ -1,6 +1,7 @@
 """natgrad reproduce."""
 
 import argparse
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
@@ -53,7 +54,7 @@ def parse(arguments: Sequence[str]) -> tuple[Options, list[tuple[Experiment[Any]
     about = "Compute figures, judge their claims, save everything."
     fields: list[Any] = [("run", Options, field(default=Options(preset=preset)))]
     if one is not None:
-        about += f"\n\n{one.name}: {one.title}. {one.source}."
+        about += "\n\n" + textwrap.fill(f"{one.name}: {one.title}. {one.source}.", 80)
         config: Any = one.presets[preset]
         fields.append(("figure", type(config), field(default=config)))
     try:

@@ -33,7 +33,7 @@ _SMOKE = AllenCahnFigure(
 
 EXPERIMENT = Experiment(
     name="pinn/allen_cahn",
-    title="the fronts of Allen and Cahn need new points every ten steps",
+    title="The fronts of Allen and Cahn need new points every ten steps",
     source="natgrad",
     story="The equation of Allen and Cahn makes sharp fronts from a smooth start. On fixed "
     "points the network satisfies the equation there and is wrong in between, and a "

@@ -26,7 +26,7 @@ class HeatFigure:
 
 EXPERIMENT = Experiment(
     name="pinn/heat",
-    title="the heat equation is solved from every seed",
+    title="The heat equation is solved from every seed",
     source="natgrad",
     story="A network of 64 units must satisfy the heat equation, its start and its boundary. "
     "GaussNewton takes the residuals at all points as one least-squares problem. It "

@@ -27,7 +27,7 @@ class InverseFigure:
 
 EXPERIMENT = Experiment(
     name="pinn/inverse",
-    title="an unknown coefficient is recovered to five digits, and to the bound under noise",
+    title="An unknown coefficient is recovered to five digits, and to the bound under noise",
     source="natgrad",
     story="An unknown coefficient of the heat equation is learned together with the solution, "
     "from observations of it. Without noise the coefficient is right to five digits. With "

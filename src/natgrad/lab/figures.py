@@ -279,10 +279,14 @@ def render(figure: "Figure") -> dict[str, bytes]:
             "pdf": {"CreationDate": None},
             "svg": {"Date": None, "Description": describe_boxes(panel_boxes(figure))},
         }
+        # The layout is finished when the boxes are known. Each format would compute it again.
+        layout = figure.get_layout_engine()
+        figure.set_layout_engine("none")
         for kind, metadata in undated.items():
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
             files[f"figure.{kind}"] = buffer.getvalue()
+        figure.set_layout_engine(layout)
     files["figure.svg"] = _compact(files["figure.svg"])
     return files
 

@@ -22,8 +22,8 @@
       time: 12,
       scale: -1,
       shown: "1234nabv",
-      title: "Same data, five answers.",
-      text: "This is Figure 2 of the paper. As the network gets deeper, EGD turns its line towards an axis: deep networks prefer sparse solutions. NGD gives one answer for every depth.",
+      title: "Same data, different answers.",
+      text: "These are the data of Figure 2 in “Depth Without the Magic”. As the network gets deeper, EGD turns its line toward an axis: deep networks prefer sparse solutions. NGD gives the same answer at every depth.",
     },
     far: {
       name: "Far points pull NGD",
@@ -32,7 +32,7 @@
       time: 12,
       scale: -1,
       shown: "nabv",
-      title: "NGD is not a maximum margin, of any norm.",
+      title: "NGD is not a maximum margin, in any norm.",
       text: "Margins look only at the nearest points. NGD ends in a corner that the sum of all points selects. Drag the far point on the right to the top: the dashed margins stay where they are, and NGD jumps to another corner.",
     },
     d1: {
@@ -53,7 +53,7 @@
       scale: -1,
       shown: "1nav",
       title: "Same points after x ↦ A x, with A = (1 2; −1 0).",
-      text: "NGD still gives both points the same margin: it classifies as before. The ℓ2 line now gives margins 1 and 1.5, so it is another classifier. (The paper's own example has one point and does not show this.)",
+      text: "NGD still gives both points the same margin: it classifies as before. The ℓ2 line now gives margins 1 and 1.5, so it is a different classifier. (The paper's own example has one point and does not show this.)",
       then: { story: "d1", label: "Back to x" },
     },
     mixed: {

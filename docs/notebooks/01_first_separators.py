@@ -42,8 +42,8 @@ paths = {f"EGD, depth {depth}": train(ng.euclidean, depth) for depth in (1, 2, 4
 paths |= {f"NGD, depth {depth}": train(ng.natural, depth) for depth in (1, 3)}
 
 # %%
-# Every method separates the two classes. EGD picks another line at each depth;
-# NGD picks the same line at both depths.
+# Every method separates the two classes. EGD picks a different line at each
+# depth; NGD picks the same line at both depths.
 
 figure, axes = plt.subplots(figsize=(5, 4.5))
 for label, color in ((1, "tab:gray"), (-1, "black")):
@@ -57,6 +57,7 @@ for name, path in paths.items():
 axes.set(xlim=(-size, size), ylim=(-size, size))
 axes.set(title="Which line separates the points?")
 axes.legend(loc="lower left")
+plt.show()
 
 # %%
 # Theory predicts the lines. Gradient flow at depth 1 tends to the ℓ2 max margin,
@@ -74,8 +75,8 @@ for name, limit in limits.items():
 
 # %%
 # Compare the angles of β. At depth 2 the limit is approached so slowly, like
-# 1/log t, that no training will ever reach it. Depth 4 uses the first feature
-# alone and stays there.
+# 1/log t, that no training will ever reach it. At depth 4 the classifier uses the
+# first feature alone, and it stays that way.
 
 
 def degrees(beta):
@@ -90,9 +91,11 @@ for name, limit in limits.items():
     height = float(degrees(limit.solution))
     axes.axhline(height, color="black", linewidth=0.7, linestyle=":")
     axes.text(0.12, height + 0.6, name, fontsize=8)
-axes.set(xscale="log", xlabel="time", ylabel="angle of β in degrees")
+axes.set(xscale="log", xlabel="time", ylim=(-2, 42))
+axes.set(ylabel="angle of β in degrees")
 axes.set(title="Each method has its own limit")
 axes.legend()
+plt.show()
 
 # %%
 # Now it is your turn. Move a point, use another depth, or start from ``scale=3``:

@@ -23,8 +23,8 @@ truth[:5] = 1
 y = torch.sign(x @ truth)
 
 # %%
-# **2.** The model: β = w₁ ⊙ … ⊙ w_L, trained by gradient flow or natural gradient
-# flow.
+# **2.** The model: β = w₁ ⊙ … ⊙ w_L, trained by gradient flow (EGD) or natural
+# gradient flow (NGD).
 
 
 def train(direction, depth, until):
@@ -64,6 +64,7 @@ for row, name, found in zip(rows, ("EGD", "NGD"), (egd, ngd), strict=True):
         axes.axvspan(-0.5, 4.5, color="tab:green", alpha=0.2)
         axes.set(title=f"{name}, depth {depth}", ylim=(-1.1, 1.1))
 figure.tight_layout()
+plt.show()
 
 # %%
 # **6.** What NGD does is simple. On the training samples its logits follow one
@@ -107,6 +108,7 @@ axes.set(
 )
 axes.legend()
 figure.tight_layout()
+plt.show()
 
 # %%
 # **10.** In one sentence: gradient descent prefers sparse solutions because of

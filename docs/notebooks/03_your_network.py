@@ -7,7 +7,7 @@ no learning rate.
 """
 
 # %%
-# A loop as you know it: a small classifier, mini-batches, any optimizer.
+# A training loop as you know it: a small classifier, mini-batches, any optimizer.
 
 import matplotlib.pyplot as plt
 import torch
@@ -61,6 +61,7 @@ for name, (_, _, losses, _) in runs.items():
     axes.plot(losses, label=name)
 axes.set(title="Training loss", xlabel="step", yscale="log")
 axes.legend()
+plt.show()
 
 # %%
 # Steps of NGD cost more than steps of Adam, so compare seconds on your own

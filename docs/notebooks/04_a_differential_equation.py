@@ -59,7 +59,8 @@ def residuals(net):
 
 # %%
 # Train. The closure returns the residuals themselves, not their squares, and does
-# not call ``backward``. The error is measured between the points of training.
+# not call ``backward``. The error is measured at random points, not at those used
+# for the fit.
 
 check = torch.rand(500, 2, dtype=torch.float64)
 
@@ -103,12 +104,13 @@ picture = right.imshow(wrong.T, origin="lower", extent=(0, 1, 0, 1))
 right.set(title="Absolute error of GaussNewton")
 figure.colorbar(picture)
 figure.tight_layout()
+plt.show()
 
 print(f"GaussNewton {exact[-1]:.1e}, Adam {plain[-1]:.1e}")
 
 # %%
-# Change the equation: replace the line of ``equation``, and ``truth`` if you know
-# it. The guide of GaussNewton explains unknown coefficients, new points at each
-# step, and what to do if the residuals are large between the points.
+# Change the equation: replace the line that defines ``equation``, and ``truth`` if
+# you know it. The guide of GaussNewton explains unknown coefficients, new points
+# at each step, and what to do if the residuals are large between the points.
 
 assert exact[-1] < 1e-4 < plain[-1]

@@ -8,8 +8,8 @@ has not seen.
 """
 
 # %%
-# A table of 40 users and 30 films. Each user likes two kinds of films more or
-# less, and rates them with some noise. Half of the ratings are missing.
+# A table of 40 users and 30 films. There are two kinds of films, each user likes
+# each kind more or less, and the ratings are noisy. Half of them are missing.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -63,6 +63,7 @@ for axes, (title, values) in zip(panels, pictures, strict=True):
     axes.set(title=title, xlabel="film")
 panels[0].set(ylabel="user")
 figure.tight_layout()
+plt.show()
 
 missing = float(np.sqrt(np.mean((filled - taste)[~seen] ** 2)))
 size = taste[~seen].std()
@@ -74,8 +75,8 @@ print(f"error on the missing entries {missing:.3f}; their size {size:.3f}")
 print(found.predict("user 0", "film 1"), found.top("user 0", k=3))
 
 # %%
-# With a file of your own, one line per entry, the same from the command line is
-# ``natgrad complete ratings.csv``. It writes the completed matrix, a picture and
-# a report.
+# If your entries are in a file, one per line, run ``natgrad complete
+# ratings.csv`` from the command line instead. It writes the completed matrix, a
+# picture and a report.
 
 assert missing < 0.2 * size

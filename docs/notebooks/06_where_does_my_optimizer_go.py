@@ -104,7 +104,7 @@ print(
 )
 
 # %%
-# The way there:
+# How each of them gets there:
 
 figure, axes = plt.subplots(figsize=(6.5, 4))
 own = dict(zip(runs, ("ℓ1", "ℓ2", "ℓ∞", "ℓ∞"), strict=True))
@@ -118,6 +118,7 @@ axes.set(
     ylim=(0, 1.05),
 )
 axes.legend()
+plt.show()
 
 # %%
 # To place an optimizer of your own, write its step as a function of the gradient,

@@ -132,6 +132,7 @@ axes.set(
     title="How many samples does depth save?", xlabel="samples", ylabel="accuracy"
 )
 axes.legend()
+plt.show()
 
 # %%
 # Run it again, this time without a cluster: nothing is computed, because all

@@ -4,9 +4,11 @@ import importlib
 import inspect
 import pkgutil
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+import _typeset
 
 import natgrad
 
@@ -87,21 +89,33 @@ def _entry(module: str, name: str, value: Any) -> list[str]:
 def _index(places: dict[int, str]) -> str:
     names = sorted(exports("natgrad"), key=lambda export: export[0].lower())
     here = [(name, value) for name, value in names if places[id(value)] == f"natgrad.{name}"]
+    below = [(room, importlib.import_module(f"natgrad.{room}")) for room in rooms()]
     return "\n".join(
         [
             "Reference",
             "=========",
             "",
-            "Every public name, from the docstrings. These stand at the top of the package:",
+            "Every public name, from the docstrings. Most people need those at the top of the "
+            "package, ``import natgrad as ng``:",
             "",
-            *(f"- ``natgrad.{name}``: :py:obj:`{places[id(value)]}`" for name, value in names),
+            *_table((f":py:obj:`ng.{name} <{places[id(value)]}>`", value) for name, value in names),
+            "All others are in these modules:",
             "",
+            *_table((f":doc:`natgrad.{room} <{room}>`", module) for room, module in below),
             ".. toctree::",
-            "   :maxdepth: 1",
-            "   :caption: Rooms",
+            "   :hidden:",
             "",
             *(f"   {room}" for room in rooms()),
             "",
             *(line for name, value in here for line in _entry("natgrad", name, value)),
         ]
     )
+
+
+def _table(rows: Iterable[tuple[str, Any]]) -> list[str]:
+    """Return a table of links and the first lines of docstrings."""
+    lines = [".. list-table::", "   :widths: auto", ""]
+    for link, value in rows:
+        first = (inspect.getdoc(value) or "").partition("\n")[0]
+        lines += [f"   * - {link}", f"     - {_typeset.escaped(first)}"]
+    return [*lines, ""]

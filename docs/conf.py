@@ -1,6 +1,5 @@
 """The site: `make docs` builds it, `make docs-open` opens it. Nothing on it needs the network."""
 
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import _figures
 import _papers
 import _reference
+import _typeset
 
 project = "natgrad"
 author = "The natgrad developers"
@@ -65,37 +65,6 @@ napoleon_use_ivar = True
 default_role = "code"  # docstrings write `name` as Markdown does
 
 
-def _as_meant(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Write a docstring so that reStructuredText reads it as people do.
-
-    What is no markup is escaped, and an indented equation gets blank lines around it.
-    """
-    text, inside = [], False
-    for line in lines:
-        equation = line.startswith("    ") and (inside or bool(text and _PROSE.match(text[-1])))
-        if equation != inside:
-            text.append("")
-        inside = equation
-        text.append(_escaped(line))
-    lines[:] = text
-
-
-# A line of prose, not the name of a section such as "Args:", an item of a list or an example.
-_PROSE = re.compile(r"(?![-*>|]|\d+\.|.*:$)\S")
-_KEPT = r"(``?[^`]+``?|(?<!\w)\*{1,2}[^*\s][^*]*\*{1,2})"  # code and emphasis
-_PLAIN = r"(\||(?<=\w)_(?=\W|$)|(?<=[\w‖)⟩])\*|(?<!\w)\*(?=[\s,.;:)]))"
-
-
-def _escaped(text: str) -> str:
-    def replace(found: re.Match[str]) -> str:
-        if not found[1]:
-            return f"\\{found[0]}"
-        ends = re.match(r"$|[\s.,;:!?)\]}'\"/-]", text[found.end() :])
-        return found[1] if ends else f"{found[1]}\\ "  # markup must be followed by such a sign
-
-    return re.sub(f"{_KEPT}|{_PLAIN}", replace, text)
-
-
 def _skip(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
     """Leave out the methods that scikit-learn adds to estimators, which its own pages explain."""
     return True if name.startswith("set_") and name.endswith("_request") else None
@@ -128,5 +97,7 @@ def setup(app: Any) -> None:
     app.connect("builder-inited", _write_pages)
     app.connect("source-read", _link_papers)
     app.connect("autodoc-skip-member", _skip)
-    app.connect("autodoc-process-docstring", _as_meant, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", _typeset.as_meant, priority=400)  # before napoleon
+    app.connect("doctree-read", _typeset.mark_wide)
+    app.connect("doctree-resolved", _typeset.typeset)
     app.connect("build-finished", _copy_playground)

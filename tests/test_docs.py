@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from natgrad import diagnostics
+from natgrad.cli import COMMANDS, main
+from natgrad.experiments import FIGURES
 from natgrad.lab.experiment import Experiment
 from natgrad.verify import identities
 from tests.helpers import for_each
@@ -119,7 +121,7 @@ def test_the_readme_examples_run() -> None:
 
 def test_the_readme_is_one_screen() -> None:
     text = (ROOT / "README.md").read_text()
-    assert len(text.splitlines()) <= 80
+    assert len(text.splitlines()) <= 68
     assert [line for line in text.splitlines() if line.startswith("    make ")] != []
     assert len(re.findall(r"<img|!\[", text)) == 1
 
@@ -154,10 +156,33 @@ def test_every_page_is_in_the_contents_of_the_site() -> None:
 
 def test_the_snippets_of_every_page_are_run() -> None:
     here = {name for name in ("atlas", "compare", "complete") if f'run_page("{name}")' in SELF}
-    pages = {p.stem for p in (ROOT / "docs").glob("*.md") if SNIPPET.search(p.read_text())}
-    assert pages <= here | set(RUN_BY)
+    pages = {Path(p).stem for p in PAGES if SNIPPET.search((ROOT / p).read_text())}
+    assert pages <= here | set(RUN_BY) | {"README"}
     for name, test in RUN_BY.items():
         assert f'"{name}.md"' in (ROOT / test).read_text()
+
+
+COMMAND = re.compile(r"(?:^    |`)natgrad ([a-z]\w*)((?: +[^\s`#]+)*)", re.M)
+
+
+def test_commands_and_options_in_the_pages_exist(capsys) -> None:
+    pages = [(ROOT / page).read_text() for page in PAGES if page != "CHANGELOG.md"]
+    typed = sorted({found for text in pages for found in COMMAND.findall(text)})
+    assert len(typed) > 40
+    helps: dict[tuple[str, ...], str] = {}
+
+    def check(found: tuple[str, str]) -> None:
+        command, rest = found
+        assert command in COMMANDS
+        named = [word for word in rest.split() if word in FIGURES]
+        words = (command, *named) if command == "reproduce" and len(named) == 1 else (command,)
+        if words not in helps:
+            assert main([*words, "--help"]) == 0
+            helps[words] = capsys.readouterr().out
+        for option in re.findall(r"--[a-z-]+", rest):
+            assert option in helps[words], (words, option)
+
+    for_each(typed, check)
 
 
 def test_the_snippets_of_the_atlas() -> None:

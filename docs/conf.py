@@ -1,5 +1,7 @@
 """The site: `make docs` builds it, `make docs-open` opens it. Nothing on it needs the network."""
 
+import base64
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -92,6 +94,21 @@ def _copy_playground(app: Any, error: Exception | None) -> None:
         shutil.copytree(PAGE.parent, target, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
 
 
+def _embed_downloads(app: Any, error: Exception | None) -> None:
+    """Put the files of tutorials into their pages: browsers show a linked file, and save none."""
+    if error is not None or app.builder.name != "html":
+        return
+    for page in (Path(app.outdir) / "tutorials").glob("*.html"):
+
+        def embedded(link: re.Match[str], page: Path = page) -> str:
+            data = base64.b64encode((page.parent / link[2]).read_bytes()).decode()
+            name = Path(link[2]).name
+            return f'download="{name}" href="data:application/octet-stream;base64,{data}"'
+
+        found = r'download="([^"]*)" href="(\.\./_downloads/[^"]+)"'
+        page.write_text(re.sub(found, embedded, page.read_text()))
+
+
 def setup(app: Any) -> None:
     """Connect the hooks above."""
     app.connect("builder-inited", _write_pages)
@@ -101,3 +118,4 @@ def setup(app: Any) -> None:
     app.connect("doctree-read", _typeset.mark_wide)
     app.connect("doctree-resolved", _typeset.typeset)
     app.connect("build-finished", _copy_playground)
+    app.connect("build-finished", _embed_downloads)

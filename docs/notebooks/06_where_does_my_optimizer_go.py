@@ -122,7 +122,8 @@ plt.show()
 
 # %%
 # To place an optimizer of your own, write its step as a function of the gradient,
-# or compute ``share`` for the weights that it found.
+# or compute ``share`` for the weights that it found. The lines below check this
+# page as it is. Delete them when you change it.
 
 assert all(
     max(table[method], key=table[method].get) == norm

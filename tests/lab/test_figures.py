@@ -179,6 +179,16 @@ def test_matplotlib_waits_until_it_is_used() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+def test_a_phone_gets_a_long_legend_column_by_column() -> None:
+    with figures.style():
+        figure, (axes,) = figures.panels()
+        for k in range(3):
+            axes.plot([k, 2], label=f"method {k}")
+        figures.legend(figure, columns=3)
+    boxes = read_boxes(figures.render(figure)["figure.svg"])
+    assert len(boxes) == 4
+
+
 def test_a_picture_says_where_its_panels_are() -> None:
     with figures.style():
         figure, axes = figures.panels(2, 2)

@@ -70,8 +70,17 @@ def _parts(figure: Any) -> Iterator[Any]:
     while waiting:
         inner = waiting.pop()
         waiting += inner.subfigs
-        yield from inner.legends
+        for legend in inner.legends:
+            yield from _columns(legend)
         yield from (text for text in inner.texts if text.get_text() != figure.get_suptitle())
+
+
+def _columns(legend: Any) -> list[Any]:
+    """Return the columns of a legend of many: side by side they are too small for a phone."""
+    content, _frame = legend.get_children()
+    _title, entries = content.get_children()
+    columns = list(entries.get_children())
+    return columns if len(columns) > 2 else [legend]
 
 
 def _joined(boxes: list[Box], new: Box) -> list[Box]:

@@ -25,7 +25,7 @@ def draw(config: Fig1, arrays: Arrays) -> Figure:
     left, middle, right = figure.subplots(1, 3)
     params, beta = arrays["params"], arrays["beta"]
     _frame(left, "$\\mathcal{W}_1$: direct, β = w", "w", lambda w: w)
-    _frame(middle, "$\\mathcal{H}$: EGD ends apart, NGD at one point", "β", lambda b: b)
+    _frame(middle, "$\\mathcal{H}$: EGD parts, NGD meets", "β", lambda b: b)
     _frame(right, "$\\mathcal{W}_2$: diagonal, β = w ⊙ w", "w", np.square)
     right.set(xlim=(0, 1.6), ylim=(0, 2.0))
     for axes, paths, color in ((left, params[0], _EGD[0]), (right, params[1], _EGD[1])):

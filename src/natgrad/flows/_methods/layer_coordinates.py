@@ -35,7 +35,8 @@ class LayerCoordinates(Coordinates[P]):
         self.start = v
         signs = problem.likelihood.prepare(problem.outputs, y)[1]
         self._x = np.ascontiguousarray((signs * x).numpy())
-        self._xt = np.ascontiguousarray(self._x.T)
+        self._xt = self._x.T
+        self._largest = max(float(self._x.max()), -float(self._x.min()))
         self._scale = problem.likelihood.scale(len(x))
         self._signs = self._layers.signs.prod(0).numpy()
         self._delta = self._layers.delta.numpy()
@@ -50,6 +51,11 @@ class LayerCoordinates(Coordinates[P]):
             return self._signs * np.sqrt(v * v + self._delta[0])
         return self._signs * np.sqrt(np.prod(v * v + self._delta, axis=0))
 
+    def _log_slope(self, v: Array) -> Array:
+        """Return q′/q = Σ v/(v² + δ); where v² + δ = 0 the layer stands still."""
+        square = v * v + self._delta
+        return np.divide(v, square, out=np.zeros_like(square), where=square > 0).sum(0)
+
     def _velocity(self, v: Array) -> Array:
         q = self._layer_product(v)
         return q * (self._xt @ self._expit(-(self._x @ (v * q)))) * self._scale
@@ -58,9 +64,7 @@ class LayerCoordinates(Coordinates[P]):
         q = self._layer_product(v)
         u = self._x @ (v * q)
         weights = self._expit(-u)
-        square = v * v + self._delta
-        # q′/q = Σ v/(v² + δ); where v² + δ = 0 the layer stands still.
-        ratio = np.divide(v, square, out=np.zeros_like(square), where=square > 0).sum(0)
+        ratio = self._log_slope(v)
         g = self._scale * (self._xt @ weights)
         curvature = (self._xt * (weights * self._expit(u))) @ self._x
         out = -self._scale * q[:, None] * curvature * (q * (1 + v * ratio))
@@ -81,7 +85,10 @@ class LayerCoordinates(Coordinates[P]):
         q = self._layer_product(v)
         weights = self._scale * self._expit(-(self._x @ (v * q)))
         g = self._xt @ weights
-        speed = self._layers.speed(y).numpy() * g
+        speed = q * q * (1 + v * self._log_slope(v)) * g
         if np.linalg.norm(speed) * left <= 0.1 * rtol * np.linalg.norm(v * q):
             return True
-        return bool((np.abs(g) <= 4 * np.finfo(float).eps * (np.abs(self._xt) @ weights)).all())
+        eps = 4 * np.finfo(float).eps
+        if np.abs(g).max() > eps * self._largest * weights.sum():  # saves the absolute values
+            return False
+        return bool((np.abs(g) <= eps * (np.abs(self._xt) @ weights)).all())

@@ -17,6 +17,7 @@ from natgrad.parametrizations.base import P, leaves
 
 _DENSE = 64  # unknowns up to which LSODA with its dense Jacobian is the fastest
 _LOOSE = 3e-3  # below this, DOP853 goes first: as fast, and ten times as accurate
+_COARSE = 3e-4  # from this on, the fifth order takes fewer evaluations than the eighth
 _SHORT = 1e-200  # times at which LSODA divides by numbers that have underflowed, and never ends
 _SMALL = 100_000  # entries of X up to which leaving out rows and columns saves nothing
 _TIGHT = 3e-4  # below this, the second order of `dual` costs more than it saves,
@@ -61,6 +62,7 @@ class ReducedSolver(AdaptiveSolver):
         """Return LSODA with the exact Jacobian, or the explicit pair."""
         if len(y) > _DENSE or end < _SHORT:
             arrays = flow.array_field
+            options["smooth"] = "dopri" if options["rtol"] >= _COARSE else "dop853"
             return PairedStepper(flow.field, y, end, arrays=arrays, loose=_LOOSE, **options)
         options["rtol"] = accuracy("lsoda", options["rtol"], flow.seen.contracts)
         return ScipyStepper(

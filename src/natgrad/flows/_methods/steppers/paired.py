@@ -18,10 +18,10 @@ from natgrad.flows._methods.steppers.stepper import (
     accuracy,
 )
 
-_TRIAL = {"rkc": 4, "dop853": 3}  # steps after which the rate of a method is known
+_TRIAL = {"rkc": 4, "dop853": 3, "dopri": 3}  # steps after which the rate of a method is known
 _FIRST, _LONGEST = 8, 256  # steps between two trials
-_BOUND = 0.25  # time per evaluation, times λ, that DOP853 rarely exceeds
-_STIFF = 2.0  # step times λ below which stability does not limit DOP853
+_BOUND = 0.25  # time per evaluation, times λ, that the others rarely exceed
+_STIFF = {"dop853": 4.0, "dopri": 2.2}  # step times λ from which stability may be the limit
 _FINEST = 1e-11  # tolerance below which rounding errors limit Runge–Kutta–Chebyshev
 LOOSE = 1e-4
 """Tolerance from which Runge–Kutta–Chebyshev goes first."""
@@ -31,7 +31,7 @@ class PairedStepper:
     """An initial value problem solved by both methods in turn; `rtol` as in `accuracy`.
 
     `arrays` is the field as a function of NumPy arrays, if there is one; from `loose` on
-    Runge–Kutta–Chebyshev goes first.
+    Runge–Kutta–Chebyshev goes first. `smooth` is the method for flows that are not stiff.
     """
 
     def __init__(
@@ -44,15 +44,16 @@ class PairedStepper:
         atol: float,
         arrays: ArrayField | None = None,
         loose: float = LOOSE,
+        smooth: str = "dop853",
     ) -> None:
         self._field, self._end, self._rtol, self._atol = field, end, rtol, atol
-        self._arrays = arrays
+        self._arrays, self._smooth = arrays, smooth
         self._radius = SpectralRadius()
         self._spent, self._error = 0, 0.0
-        self._length: dict[str, float | None] = {"rkc": None, "dop853": None}
-        self._rate = {"rkc": 0.0, "dop853": 0.0}
+        self._length: dict[str, float | None] = {"rkc": None, smooth: None}
+        self._rate = {"rkc": 0.0, smooth: 0.0}
         self._patience, self._on_trial = _FIRST, False
-        self._begin("rkc" if rtol >= loose else "dop853", 0.0, y)
+        self._begin("rkc" if rtol >= loose else smooth, 0.0, y)
         self._left = _FIRST
 
     @property
@@ -88,7 +89,7 @@ class PairedStepper:
         failure = self._active.step()
         if failure is not None and self._name == "rkc":  # too tight for the second order
             self._on_trial = False
-            self._switch("dop853")
+            self._switch(self._smooth)
             failure = self._active.step()
         if failure is None:
             self._length[self._name] = self.t - before
@@ -100,6 +101,8 @@ class PairedStepper:
     def _begin(self, name: str, t: float, y: Tensor) -> None:
         """Continue with a method from here."""
         h = self._length[name]
+        if h is None and name == "rkc":  # its first trial is not decided by a cautious first step
+            h = self._length[self._smooth]
         options: dict[str, Any] = {
             "rtol": accuracy(name, self._rtol),
             "atol": accuracy(name, self._rtol) / self._rtol * self._atol,
@@ -123,7 +126,7 @@ class PairedStepper:
 
     def _reconsider(self) -> None:
         """Compare the rates after a trial; start a trial if the other method may be faster."""
-        other = "dop853" if self._name == "rkc" else "rkc"
+        other = self._smooth if self._name == "rkc" else "rkc"
         worse = self._rate[self._name] < self._rate[other]
         if self._on_trial:
             self._on_trial = False
@@ -140,11 +143,12 @@ class PairedStepper:
 
     def _promising(self, other: str) -> bool:
         """Return whether the other method may advance farther per evaluation."""
-        if other == "dop853":
+        if other != "rkc":
             return self._rate["rkc"] * self._radius.value / 1.2 < _BOUND
         if accuracy("rkc", self._rtol) < _FINEST:
             return False
         before = self._radius.evaluations
         self._radius.update(self._field, self.t, self.y, self._field(self.t, self.y))
         self._spent += 1 + self._radius.evaluations - before
-        return (self._length["dop853"] or 0.0) * self._radius.value / 1.2 > _STIFF
+        reach = (self._length[self._smooth] or 0.0) * self._radius.value / 1.2
+        return reach > _STIFF[self._smooth]

@@ -26,7 +26,7 @@ def accuracy(method: str, rtol: float, contracts: bool = False) -> float:
     like its tolerance to the power p/(p + 1), which matters for the second order.
     """
     if contracts and method == "lsoda":
-        return rtol
+        return 3 * rtol
     if method in ("rkc", "dual"):
         return rtol * math.sqrt(min(1.0, rtol / 1e-3))
     return rtol * {"dop853": 0.3, "dopri": 0.1, "lsoda": 0.03}.get(method, 1.0)
@@ -76,6 +76,7 @@ class ScipyStepper:
         jacobian: ArrayField | None = None,
     ) -> None:
         self._like, self._stepping = y, False
+        self._plain = y.dtype == torch.float64 and y.device.type == "cpu"
         self._failure: NatgradError | None = None
 
         def numpy_field(t: float, state: np.ndarray) -> np.ndarray:
@@ -110,7 +111,8 @@ class ScipyStepper:
     @property
     def y(self) -> Tensor:
         """Return the state reached."""
-        return torch.from_numpy(self._solver.y).to(self._like)
+        y = torch.from_numpy(self._solver.y)
+        return y if self._plain else y.to(self._like)
 
     @property
     def evaluations(self) -> int:

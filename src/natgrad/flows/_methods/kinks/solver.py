@@ -23,6 +23,7 @@ from natgrad.flows._recorder import Reached
 from natgrad.parametrizations.base import P, flatten, unflatten
 from natgrad.stopping import Status
 
+_COARSE = 1e-5  # from this on, the fifth order needs fewer evaluations between kinks
 _SLACK = 1e-3  # times rtol and the pre-activations: how far one may be on the wrong side
 _RUSH = 100  # number of kinks at one time after which the flow is considered stuck
 _SLOPES = 1e-9  # how far a slope may leave [0, 1] before the flow leaves the kink
@@ -58,11 +59,12 @@ class _KinkPath(Path[P], Generic[P]):
         log_time = (
             not problem.likelihood.attained if settings.log_time is None else settings.log_time
         )
-        self.method = "kinks, dop853 between them" + (" in log time" if log_time else "")
         self._clock = LogClock(reached.t) if log_time else LinearClock(reached.t)
         self.t, self._end = reached.t, end
         self._problem, self._like = problem, reached.params
         self._rtol = 1e-6 if settings.rtol is None else settings.rtol
+        self._smooth = "dopri" if self._rtol >= _COARSE else "dop853"
+        self.method = f"kinks, {self._smooth} between them" + (" in log time" if log_time else "")
         self._atol = settings.atol
         self._kinks = kinks_of(problem)
         self._held: list[int] = []
@@ -83,14 +85,14 @@ class _KinkPath(Path[P], Generic[P]):
         return self._clock.rate(tau) * self._kinks.sliding(y, self._slopes, self._held)[1]
 
     def _restart(self, tau: float, y: Tensor) -> None:
-        """Restart DOP853 at a kink, with its last step size."""
+        """Restart at a kink, with the last step size."""
         end = self._clock.tau(self._end)
         self._stepper = ScipyStepper(
-            "dop853",
+            self._smooth,
             self._field,
             y,
             end,
-            rtol=accuracy("dop853", self._rtol),
+            rtol=accuracy(self._smooth, self._rtol),
             atol=self._atol or 0.0,
             start=tau,
             first_step=None if self._length is None else min(self._length, end - tau),

@@ -161,6 +161,8 @@ def test_saved_files_hold_the_matrix(found, tmp_path):
     values = np.array([float(line["value"]) for line in long]).reshape(found.matrix.shape)
     assert np.array_equal(values, read)
     assert sum(line["observed"] == "1" for line in long) == 500
+    with pytest.raises(InvalidInputError, match=r"long layout is written as \.csv or \.parquet"):
+        found.save(tmp_path / "long.safetensors", layout="long")
     found.save(tmp_path / "m.safetensors")
     assert np.array_equal(Arrays.load(tmp_path / "m.safetensors")["completed"], found.matrix)
     with pytest.raises(InvalidInputError, match=r"\.csv, \.parquet or \.safetensors"):
@@ -173,6 +175,12 @@ def test_parquet_is_written_where_pyarrow_is_installed(found, tmp_path):
     read = parquet.read_table(tmp_path / "m.parquet")
     assert read.column("row").to_pylist() == list(found.rows)
     assert read.column(found.columns[4]).to_pylist() == found.matrix[:, 4].tolist()
+    found.save(tmp_path / "long.parquet", layout="long")
+    long = parquet.read_table(tmp_path / "long.parquet").to_pydict()
+    pairs = [(row, column) for row in found.rows for column in found.columns]
+    assert list(zip(long["row"], long["column"], strict=True)) == pairs
+    assert np.array_equal(np.array(long["value"], np.float32), found.matrix.ravel())
+    assert sum(long["observed"]) == 500
 
 
 def test_noise_is_not_fitted(problem):

@@ -127,7 +127,8 @@ def complete_table(
         CellsFailedError: If cells failed.
     """
     if options.save is not None:
-        check_target(options.save)  # before the fits, not after them
+        # Before the fits, not after them.
+        check_target(options.save, "long" if options.long else "wide")
     given = data_of(data, test=options.test, names=options.names)
     this = experiment(given, **options.choices)
     request = Request(this, preset, this.presets[preset], command)

@@ -1,11 +1,11 @@
 """The result of a completion: the matrix, and how good its predictions are."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["METHODS", "SHARES", "Completed", "check_target", "completed"]
+
+Layout = Literal["wide", "long"]
 
 METHODS = (
     "deep product",
@@ -174,45 +176,57 @@ class Completed:
         order = np.argsort(-line, kind="stable")[: integer(k, "k", low=1)]
         return [(self.columns[j], float(line[j])) for j in order if np.isfinite(line[j])]
 
-    def save(self, path: str | Path, *, layout: Literal["wide", "long"] = "wide") -> None:
+    def save(self, path: str | Path, *, layout: Layout = "wide") -> None:
         """Write the matrix: `.csv` (a header, one line per row), `.parquet`, or `.safetensors`.
 
         Args:
             path: The file.
-            layout: "wide" for one line per row; "long" for one line per entry, `.csv` only, with
-                columns row, column, value, and observed (1 or 0).
+            layout: "wide" for one line per row; "long" for one line per entry, with columns row,
+                column, value, and observed (1 or 0), as `.csv` or `.parquet`.
 
         Raises:
             InvalidInputError: If the path has another ending.
         """
-        path = check_target(path)
-        if choice(layout, "layout", ("wide", "long")) == "long":
-            self._write_long(path)
-        elif path.suffix == ".csv":
-            with path.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file)
-                writer.writerow(["", *self.columns])
-                for label, line in zip(self.rows, self.matrix, strict=True):
-                    writer.writerow([label, *(f"{value:.7g}" for value in line.tolist())])
-        elif path.suffix == ".safetensors":
+        path = check_target(path, layout)
+        if path.suffix == ".safetensors":
             arrays = Arrays(row=self.rows, column=self.columns)
             arrays.add("completed", self.matrix, "row", "column")
             arrays.save(path)
+        elif path.suffix == ".parquet":
+            _write_parquet(self._long() if layout == "long" else self._wide(), path)
         else:
-            _write_parquet(self, path)
+            lines = self._long_lines() if layout == "long" else self._wide_lines()
+            with path.open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows(lines)
 
-    def _write_long(self, path: Path) -> None:
-        if path.suffix != ".csv":
-            raise InvalidInputError(f"the long layout is written as .csv, not as {path.name!r}.")
+    def _wide(self) -> list[tuple[str, Any]]:
+        return [("row", self.rows), *zip(self.columns, self.matrix.T.copy(), strict=True)]
+
+    def _wide_lines(self) -> Iterator[tuple[str, ...]]:
+        yield ("", *self.columns)
+        for label, line in zip(self.rows, self.matrix, strict=True):
+            yield (label, *(f"{value:.7g}" for value in line.tolist()))
+
+    def _long(self) -> list[tuple[str, Any]]:
+        return [
+            ("row", np.repeat(self.rows, len(self.columns))),
+            ("column", np.tile(self.columns, len(self.rows))),
+            ("value", self.matrix.ravel()),
+            ("observed", self._seen.ravel().astype(np.int8)),
+        ]
+
+    def _long_lines(self) -> Iterator[tuple[Any, ...]]:
+        yield ("row", "column", "value", "observed")
+        for label, line, known in zip(self.rows, self.matrix, self._seen, strict=True):
+            values = (f"{value:.7g}" for value in line.tolist())
+            cells = zip(self.columns, values, known.astype(int).tolist(), strict=True)
+            yield from ((label, *cell) for cell in cells)
+
+    @property
+    def _seen(self) -> npt.NDArray[np.bool_]:
         seen = np.zeros(self.matrix.shape, dtype=bool)
         seen[self.observed[:, 0], self.observed[:, 1]] = True
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["row", "column", "value", "observed"])
-            for label, line, known in zip(self.rows, self.matrix, seen, strict=True):
-                values = (f"{value:.7g}" for value in line.tolist())
-                cells = zip(self.columns, values, known.astype(int).tolist(), strict=True)
-                writer.writerows((label, *cell) for cell in cells)
+        return seen
 
     def __repr__(self) -> str:
         """Return the summary."""
@@ -281,7 +295,7 @@ class Completed:
         )
 
 
-def check_target(path: str | Path) -> Path:
+def check_target(path: str | Path, layout: Layout = "wide") -> Path:
     """Return a path that a completed matrix can be written to.
 
     Raises:
@@ -293,12 +307,16 @@ def check_target(path: str | Path) -> Path:
             "a completed matrix is written as .csv, .parquet or .safetensors, not as "
             f"{path.name!r}."
         )
+    if choice(layout, "layout", get_args(Layout)) == "long" and path.suffix == ".safetensors":
+        raise InvalidInputError(
+            f"the long layout is written as .csv or .parquet, not as {path.name!r}."
+        )
     if not path.parent.is_dir():
         raise InvalidInputError(f"there is no folder {path.parent} to write {path.name} to.")
     return path
 
 
-def _write_parquet(completed: Completed, path: Path) -> None:
+def _write_parquet(columns: list[tuple[str, Any]], path: Path) -> None:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -306,9 +324,9 @@ def _write_parquet(completed: Completed, path: Path) -> None:
         raise InvalidInputError(
             f"writing {path} needs pyarrow: pip install 'natgrad[tables]', or choose .csv."
         ) from error
-    names = ["row", *completed.columns]
-    columns = [pyarrow.array(completed.rows), *map(pyarrow.array, completed.matrix.T.copy())]
-    pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, names=names), path)
+    names, values = zip(*columns, strict=True)
+    table = pyarrow.Table.from_arrays([pyarrow.array(each) for each in values], names=names)
+    pyarrow.parquet.write_table(table, path)
 
 
 def completed(arrays: Arrays, matrix: npt.NDArray[np.float32], loaded: Loaded) -> Completed:

@@ -103,7 +103,7 @@ def test_more_than_two_classes_in_order() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"label": "fare", "classes": ("0", "1")}, "class '0' of column 'fare' has 1 usable rows"),
+        ({"label": "fare", "classes": ("0", "1")}, "class '0' of column 'fare' has 1 usable row;"),
         ({"label": "ship"}, "holds 1: 'Titanic'. There is nothing to separate"),
         ({"label": "survived", "classes": ("no", "maybe")}, "no label 'maybe'"),
         ({"label": "survived", "classes": ("no", "no")}, "two different classes"),
@@ -118,7 +118,17 @@ def test_bad_tables_get_a_sentence(change, words) -> None:
         prepare(TITANIC, **change)
 
 
+def test_dates_and_empty_columns_are_named() -> None:
+    days = [f"2020-01-{day:02d}" for day in range(1, 31)]
+    table = {"y": ["a", "b"] * 15, "x": [1, 2, 4] * 10, "when": days, "none": [None] * 30}
+    found = prepare(table, "y")
+    assert "they are dates" in done(found, "when")
+    assert done(found, "none") == "left out: it has no value"
+
+
 def test_a_quantity_is_no_label() -> None:
+    with pytest.raises(LabelError, match=r"different label in each row.*Is another column meant"):
+        prepare({"a": [1, 2] * 4, "y": list("abcdefgh")}, "y")
     with pytest.raises(LabelError, match=r"holds 60 different labels.*If it is a quantity"):
         prepare({"a": [1, 2] * 30, "y": list(range(60))}, "y")
 

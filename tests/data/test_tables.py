@@ -57,6 +57,13 @@ def test_parquet_without_pyarrow_says_what_to_install(
         read_columns(path)
 
 
+def test_other_encodings_get_advice(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("größe,y\n1,2\n".encode("latin-1"))
+    with pytest.raises(InvalidInputError, match="Save it in the encoding UTF-8"):
+        read_columns(path)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -118,7 +125,7 @@ def test_what_cannot_be_used_is_named() -> None:
         (GOOD | {"y": ["no"] * 4}, "must hold two labels, but holds 1: 'no'. There is nothing"),
         (GOOD | {"y": list("pqrr")}, "holds 3: 'p', 'q', 'r'. Name two of them"),
         (GOOD | {"y": [""] * 4}, "holds 0: none"),
-        (GOOD | {"y": ["no", "no", "no", "yes"]}, "class 'yes' of column 'y' has 1 usable rows"),
+        (GOOD | {"y": ["no", "no", "no", "yes"]}, "class 'yes' of column 'y' has 1 usable row;"),
     ],
 )
 def test_labels_that_are_not_two_classes(table: dict[str, list[str]], words: str) -> None:

@@ -3,6 +3,7 @@
 import difflib
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,24 @@ def order(mark: str) -> tuple[int, float, str]:
 def some(found: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in found[:8])
     return (shown or "none") + (", …" if len(found) > 8 else "")
+
+
+def hint(texts: Sequence[str]) -> str:
+    """Return a hint for columns of dates, or of numbers with some texts among them."""
+    odd = [text for text in texts if order(text)[0] == 1]
+    if len(odd) <= 0.2 * len(texts):
+        return f"; most are numbers, but not {some(sorted(set(odd)))}: empty those fields"
+    if all(map(_is_date, texts)):
+        return "; they are dates: to use them, write them as numbers, for example of days"
+    return ""
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def require(columns: Columns, names: Sequence[str]) -> None:

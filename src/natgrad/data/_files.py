@@ -77,7 +77,11 @@ def csv_lines(path: Path) -> Iterator[Iterator[list[str]]]:
             file.seek(0)
             delimiter = max(",;\t", key=head.count)
             yield (line for line in csv.reader(file, delimiter=delimiter, strict=True) if line)
-    except (UnicodeDecodeError, csv.Error, OSError) as error:
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            f"{path} cannot be read as CSV in UTF-8: {error}. Save it in the encoding UTF-8 first."
+        ) from error
+    except (csv.Error, OSError) as error:
         raise InvalidInputError(f"{path} cannot be read as CSV in UTF-8: {error}.") from error
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from natgrad._checks import choice, describe, instance
 from natgrad._named import named
-from natgrad.data._columns import Columns, Floats, as_label, numbers, order, require, some
+from natgrad.data._columns import Columns, Floats, as_label, hint, numbers, order, require, some
 from natgrad.data._encoders import GAP, OTHER, Levels, Number, plain, texts_of
 from natgrad.errors import DtypeError, InvalidInputError, LabelError, ShapeError
 
@@ -258,6 +258,11 @@ def _classes(marks: Sequence[str], label: str, wanted: Any) -> tuple[str, ...]:
             f"column {label!r} holds {len(found)} different labels: {some(found)}. If it is a "
             "quantity, divide it into classes first; else name the labels to use as classes."
         )
+    if len(found) == sum(mark != "" for mark in marks) > 2:
+        raise LabelError(
+            f"column {label!r} has a different label in each row, so no class can be learned. Is "
+            "another column meant? If it is a quantity, divide it into classes first."
+        )
     return tuple(found)
 
 
@@ -294,7 +299,8 @@ def _levels(name: str, texts: Sequence[str], all_of_them: bool, steps: list[Step
         share = sum(counts[text] for text in frequent) / len(texts)
         if share < 0.1:
             why = f"left out: {len(levels)} different texts in {len(texts)} rows"
-            steps.append(Step(name, why + _nearly_numbers(texts), _keep(name)))
+            known = [text for text in texts if text != GAP]
+            steps.append(Step(name, why + hint(known), _keep(name)))
             return None
         levels = [*sorted(frequent, key=order), OTHER]
         done = f"one-hot: {len(levels) - 1} frequent levels of {len(counts)}, the others together"
@@ -306,14 +312,6 @@ def _levels(name: str, texts: Sequence[str], all_of_them: bool, steps: list[Step
     if len(levels) > 1:
         steps.append(Step(name, what, "categories=drop"))
     return one
-
-
-def _nearly_numbers(texts: Sequence[str]) -> str:
-    """Return a hint for columns of numbers with some texts among them."""
-    odd = [text for text in texts if text != GAP and order(text)[0] == 1]
-    if len(odd) > 0.2 * len(texts):
-        return ""
-    return f"; most are numbers, but not {some(sorted(set(odd)))}: empty those fields"
 
 
 def _with_gaps(table: Table, missing: str, steps: list[Step]) -> Table:
@@ -329,7 +327,7 @@ def _with_gaps(table: Table, missing: str, steps: list[Step]) -> Table:
         if not whole.all():
             steps.append(_rows_step(whole, "missing values", "missing=fill"))
         return replace(table, x=table.x[whole], labels=table.labels[whole])
-    for k in np.flatnonzero(gaps.any(axis=0)).tolist():
+    for k in np.flatnonzero(gaps.any(axis=0) & ~gaps.all(axis=0)).tolist():
         many = int(gaps[:, k].sum())
         also = f", and flagged by '{table.names[k]} is missing'" if missing == "flag" else ""
         done = f"{many} gap{'s' if many > 1 else ''} filled with the median{also}"
@@ -344,7 +342,8 @@ def _informative(table: Table, keep: Sequence[str], steps: list[Step]) -> Table:
     varies = (x != x[0]).any(axis=0)
     use = varies | asked
     for k in np.flatnonzero(~use).tolist():
-        steps.append(Step(table.names[k], "left out: it has one value", _keep(table.names[k])))
+        many = "no" if np.isnan(table.x[:, k]).all() else "one"
+        steps.append(Step(table.names[k], f"left out: it has {many} value", _keep(table.names[k])))
     for k, other in _copies(x, np.flatnonzero(varies)):
         if not asked[k]:
             use[k] = False
@@ -385,8 +384,8 @@ def _check_counts(table: Table, label: str) -> None:
     for name, many in zip(table.classes, counts.tolist(), strict=True):
         if many < 2:
             raise LabelError(
-                f"class {name!r} of column {label!r} has {many} usable rows; at least 2 are "
-                "needed. Name the classes to use, without this one."
+                f"class {name!r} of column {label!r} has {many} usable row{'s' * (many != 1)}; at "
+                "least 2 are needed. Name the classes to use, without this one."
             )
 
 

@@ -155,8 +155,9 @@ def labeled(columns: Columns, label: str, *, classes: tuple[str, str] | None = N
     y = np.array([1.0 if mark == chosen[1] else -1.0 for mark in marks])[keep]
     for value, name in ((-1, chosen[0]), (1, chosen[1])):
         if int((y == value).sum()) < 2:
+            many = int((y == value).sum())
             raise LabelError(
-                f"class {name!r} of column {label!r} has {int((y == value).sum())} usable rows; "
+                f"class {name!r} of column {label!r} has {many} usable row{'s' * (many != 1)}; "
                 "at least 2 are needed."
             )
     return Labeled(names, x, y, chosen, tuple(notes))

@@ -168,3 +168,24 @@ def test_bad_labels():
     with pytest.raises(InvalidInputError, match="classes must be an integer"):
         fit_classes("NGD", x, labels, 1)
     assert math.isnan(fit_classes("NGD", x, labels, 3).early)
+
+
+def test_coupling_leads_from_shares_to_softmax():
+    scores = torch.tensor([[5.0, -0.5, -5.0], [0.1, 0.3, -0.2]]).double()
+    odds = log_probabilities(scores, coupling=1.0)
+    assert_near(odds, torch.log_softmax(scores, 1), 1e-14)
+    p = torch.sigmoid(scores)
+    half = p / (1 - p).sqrt()
+    assert_near(log_probabilities(scores, coupling=0.5).exp(), half / half.sum(1, True), 1e-14)
+
+
+def test_coupling_fixes_a_class_between_others():
+    # The middle class is not separable from the rest, so its own score says nothing anywhere.
+    x = torch.linspace(-3, 3, 60, dtype=torch.float64)
+    design = torch.stack([torch.ones_like(x), x], 1)
+    labels = (x > -1).long() + (x > 1).long()
+    found = fit_classes("ℓ2 penalty", design, labels, 3, times=torch.tensor([1e3]).double(), free=1)
+    scores = design @ found.beta.mT
+    sure = [log_probabilities(scores, coupling=c).exp().amax(1).mean() for c in (0.0, 1.0)]
+    right = (predicted(scores) == labels).double().mean()
+    assert abs(right - sure[1]) < 0.5 * abs(right - sure[0])

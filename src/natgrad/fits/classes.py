@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from natgrad._checks import integer, tensor
+from natgrad._checks import integer, number, tensor
 from natgrad.errors import ConvergenceError, InvalidInputError, LabelError
 from natgrad.fits.penalties import fit_penalty
 from natgrad.fits.separators import Separator, fit_separator
@@ -119,20 +119,32 @@ def predicted(scores: Tensor) -> Tensor:
     return found
 
 
-def log_probabilities(scores: Tensor) -> Tensor:
+def log_probabilities(scores: Tensor, *, coupling: float = 0.0) -> Tensor:
     """Return the logarithms of the classes' probabilities, `(…, classes)`.
 
-    Two classes have σ(s). With more, each class has σ(s_c), divided by their sum.
+    Two classes have σ(s). With more, each class has σ(s_c) / σ(−s_c)^coupling, divided by their
+    sum. Coupling 0 is right if each σ(s_c) is the probability of its class. Coupling 1 is softmax,
+    which trusts only the odds: better for a class that lies between others, whose own separator
+    says little. Held-out rows can choose between the two.
+
+    Args:
+        scores: One column for two classes, else one for each class, `(…, n, k)`.
+        coupling: From 0 to 1.
 
     Example:
         >>> log_probabilities(torch.zeros(1, 1)).exp()
         tensor([[0.5000, 0.5000]])
+        >>> log_probabilities(torch.tensor([[5.0, -0.5, -5.0]])).exp()[0, 0] < 0.73
+        tensor(True)
+        >>> log_probabilities(torch.tensor([[5.0, -0.5, -5.0]]), coupling=1.0).exp()[0, 0] > 0.99
+        tensor(True)
     """
     tensor(scores, "scores")
     _has_columns(scores)
+    coupling = number(coupling, "coupling", low=0, high=1)
     if scores.shape[-1] == 1:
         return torch.cat([logsigmoid(-scores), logsigmoid(scores)], dim=-1)
-    return torch.log_softmax(logsigmoid(scores), dim=-1)
+    return torch.log_softmax(logsigmoid(scores) - coupling * logsigmoid(-scores), dim=-1)
 
 
 def balanced_rows(labels: Tensor, classes: int) -> Tensor:

@@ -28,6 +28,9 @@ from natgrad.limits import separability
 STEPS = 41
 """Points of each path: times of a flow, or inverse strengths of a penalty."""
 
+COUPLINGS = (0.0, 0.5, 1.0)
+"""How scores of more than two classes may become probabilities; other folds choose."""
+
 _DECADES = {"EGD": 7.0, "NGD": 3.0}  # before the final time
 _WEAKEST = (-1.0, 5.0)  # decades of 1/λ
 
@@ -165,8 +168,8 @@ def separator(config: Fit, loaded: Loaded | None = None) -> Result:
 
     β is NaN where the method has no answer: a max margin of data that are not separable. If a flow
     ended before its final time, `early` is the time it reached; else it is NaN. Along a path,
-    `path_right`, `path_loss` and `path_sure` say for each held-out row whether it is right, its
-    log loss, and the probability of the class predicted.
+    `path_right`, `path_loss` and `path_sure` say for each held-out row whether it is right, and for
+    each coupling its log loss and the probability of the class predicted.
     """
     loaded = loaded or load(config.data, config.how)
     rows = part(loaded, config.how, config.fold)
@@ -223,11 +226,14 @@ def _margin(beta: Tensor, x: Tensor, y: Tensor) -> float:
 
 def _along(path: Tensor, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     scores = x @ path.mT  # (steps, n, k)
-    logs = log_probabilities(scores)
     if scores.shape[-1] == 1:
         edge = 1e-12 * x.norm(dim=1) * path.flatten(1).norm(dim=1)[:, None]
         right = torch.where(y == 1, scores[..., 0] > edge, scores[..., 0] < -edge)
     else:
         right = predicted(scores) == y
-    own = logs.gather(2, y[None, :, None].expand(len(path), -1, 1))[..., 0]
-    return {"path_right": right, "path_loss": -own, "path_sure": logs.amax(-1).exp().float()}
+    own, sure = [], []
+    for coupling in COUPLINGS if scores.shape[-1] > 1 else (0.0,):
+        logs = log_probabilities(scores, coupling=coupling)
+        own.append(logs.gather(2, y[None, :, None].expand(len(path), -1, 1))[..., 0])
+        sure.append(logs.amax(-1).exp().float())
+    return {"path_right": right, "path_loss": -torch.stack(own), "path_sure": torch.stack(sure)}

@@ -92,13 +92,12 @@ def stop(arrays: Arrays, found: Mapping[Any, Result], held: Held) -> None:
     right, loss, sure = (np.empty((len(names), 2, many)) for _ in range(3))
     steps = np.empty(len(names), dtype=np.int64)
     for k, name in enumerate(names):
-        whole = {
-            key: np.concatenate([found[part, name][f"path_{key}"] for part in held.parts], axis=1)
-            for key in ("right", "loss", "sure")
-        }
+        losses = _losses(found, name, held)
+        paths = [_coupled(found[part, name], _others(losses, part)) for part in held.parts]
+        whole = {key: np.concatenate([path[key] for path in paths], axis=1) for key in paths[0]}
         values["path_accuracy"][k] = whole["right"] @ weights
         values["path_loss"][k] = whole["loss"] @ weights
-        chosen, steps[k] = _chosen(found, name, held)
+        chosen, steps[k] = _chosen(losses, held)
         at = np.arange(many)
         for out, key in ((right, "right"), (loss, "loss"), (sure, "sure")):
             out[k, 0], out[k, 1] = whole[key][chosen, at], whole[key][-1]
@@ -116,22 +115,36 @@ def stop(arrays: Arrays, found: Mapping[Any, Result], held: Held) -> None:
     _calibrate(arrays, right, sure)
 
 
-def _chosen(
-    found: Mapping[Any, Result], name: str, held: Held
-) -> tuple[npt.NDArray[np.int64], int]:
+def _losses(found: Mapping[Any, Result], name: str, held: Held) -> Floats:
+    """Return the mean loss on each fold, `(folds, couplings, steps)`."""
+    each = [
+        found[fold, name]["path_loss"] @ held.weights(labels)
+        for fold, labels in zip(held.folds, held.by_fold, strict=True)
+    ]
+    return np.stack(each) if each else np.zeros((0, 1, STEPS))
+
+
+def _others(losses: Floats, part: int | None) -> Floats:
+    """Return the sum of losses on all folds but the one that is judged."""
+    found: Floats = (losses if part is None else np.delete(losses, part, axis=0)).sum(axis=0)
+    return found
+
+
+def _coupled(fit: Result, others: Floats) -> dict[str, Floats]:
+    """Return what a path says of its held-out rows, at each step by the other folds' coupling."""
+    best, steps = others.argmin(axis=0), np.arange(STEPS)
+    chosen = {key: fit[f"path_{key}"][best, steps] for key in ("loss", "sure")}
+    return {"right": fit["path_right"], **chosen}
+
+
+def _chosen(losses: Floats, held: Held) -> tuple[npt.NDArray[np.int64], int]:
     """Return the step at which each judged row is judged, and the step that all folds choose."""
     if not held.folds:
         return np.full(len(held.labels), STEPS - 1), STEPS - 1
-    losses = np.stack(
-        [
-            found[fold, name]["path_loss"] @ held.weights(labels)
-            for fold, labels in zip(held.folds, held.by_fold, strict=True)
-        ]
-    )
-    best = int(losses.sum(axis=0).argmin())
+    best = int(_others(losses, None).min(axis=0).argmin())
     if held.parts == [None]:
         return np.full(len(held.labels), best), best
-    others = [int(np.delete(losses, k, axis=0).sum(axis=0).argmin()) for k in range(len(losses))]
+    others = [int(_others(losses, k).min(axis=0).argmin()) for k in range(len(losses))]
     many = [len(labels) for labels in held.by_fold]
     return np.repeat(others, many), best
 

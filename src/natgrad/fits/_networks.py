@@ -19,10 +19,15 @@ Engine = Literal["GaussNewton", "NGD"]
 
 ACTIVATIONS = {"silu": SiLU, "tanh": Tanh, "relu": ReLU}
 
-# Chosen on development tables, which benchmarks/bench_sklearn.py names.
-_WIDTHS = {"GaussNewton": (8, 16), "NGD": (64, 64)}  # below and from this number of rows
-_MANY = 1000
-_ACTIVATION = {"GaussNewton": "silu", "NGD": "tanh"}
+Shape = tuple[str, tuple[int, ...]]
+"""An activation, and widths of hidden layers."""
+
+# Chosen on development tables, which benchmarks/bench_sklearn.py names. Networks of different kinds
+# make different mistakes, so their average is better than that of as many of one kind.
+_SHAPES: dict[Engine, tuple[Shape, ...]] = {
+    "GaussNewton": (("silu", (8,)), ("tanh", (32,)), ("silu", (8,)), ("relu", (32,))),
+    "NGD": (("tanh", (64,)), ("relu", (64,))),
+}
 _PATIENCE = {"GaussNewton": 2, "NGD": 6}  # evaluations of the held-out rows
 _WORK = 2e8  # multiplications of a step of GaussNewton, above which NGD is chosen
 _FEWEST = 80  # rows; fewer are not divided
@@ -56,6 +61,11 @@ class Rows:
         weight = None if self.weight is None else self.weight[index]
         return Rows(self.x[index], self.y[index], weight)
 
+    def to(self, dtype: torch.dtype) -> "Rows":
+        """Return them in a precision; class indices stay integers."""
+        y = self.y.to(dtype) if self.y.is_floating_point() else self.y
+        return replace(self, x=self.x.to(dtype), y=y)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -63,13 +73,11 @@ class Plan:
 
     Attributes:
         engine: Which optimizer trains them.
-        hidden: Widths of the hidden layers.
-        activation: Name of the activation.
+        shapes: Shapes of the first networks; further ones repeat them.
     """
 
     engine: Engine
-    hidden: tuple[int, ...]
-    activation: str
+    shapes: tuple[Shape, ...]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -86,34 +94,38 @@ def plan(
     hidden: tuple[int, ...] | None = None,
     activation: str | None = None,
 ) -> Plan:
-    """Return the engine, by the cost of its steps, and the widths that suit it.
+    """Return the engine, by the cost of its steps, and the shapes that suit it.
 
     A step of `GaussNewton` solves a system on the smaller side of an `(rows · outputs, parameters)`
     matrix. Where that is cheap it needs fewest steps and finds the better fit; else `NGD` does.
     """
-    chosen: Engine = engine or "GaussNewton"
-    size = int(rows >= _MANY)
-    widths = hidden or (_WIDTHS[chosen][size],)
+
+    def shapes(engine: Engine) -> tuple[Shape, ...]:
+        return tuple((activation or a, hidden or widths) for a, widths in _SHAPES[engine])
+
     if engine is None:
-        many = sum((a + 1) * b for a, b in pairwise((inputs, *widths, outputs)))
         high = rows * outputs
-        if high * many * min(high, many) > _WORK:
-            chosen = "NGD"
-            widths = hidden or (_WIDTHS[chosen][size],)
-    return Plan(chosen, widths, activation or _ACTIVATION[chosen])
+        many = max(
+            sum((a + 1) * b for a, b in pairwise((inputs, *widths, outputs)))
+            for _, widths in shapes("GaussNewton")
+        )
+        engine = "NGD" if high * many * min(high, many) > _WORK else "GaussNewton"
+    return Plan(engine, shapes(engine))
 
 
-def build(plan: Plan, inputs: int, outputs: int, generator: torch.Generator) -> Sequential:
-    """Return a network that predicts zero: its last layer starts at zero."""
+def build(
+    plan: Plan, member: int, inputs: int, outputs: int, generator: torch.Generator
+) -> Sequential:
+    """Return a network of the plan that predicts zero: its last layer starts at zero."""
+    activation, hidden = plan.shapes[member % len(plan.shapes)]
     layers: list[torch.nn.Module] = []
-    widths = (inputs, *plan.hidden, outputs)
-    for k, (a, b) in enumerate(pairwise(widths)):
+    for k, (a, b) in enumerate(pairwise((inputs, *hidden, outputs))):
         layer = Linear(a, b, device="meta", dtype=plan.dtype).to_empty(device="cpu")
-        bound = 0.0 if k == len(plan.hidden) else 1 / math.sqrt(a)
+        bound = 0.0 if k == len(hidden) else 1 / math.sqrt(a)
         with torch.no_grad():  # no global random state, which threads share
             for tensor in (layer.weight, layer.bias):
                 tensor.uniform_(-1, 1, generator=generator).mul_(bound)
-        layers += [layer, ACTIVATIONS[plan.activation]()]
+        layers += [layer, ACTIVATIONS[activation]()]
     return Sequential(*layers[:-1])
 
 
@@ -157,7 +169,7 @@ def fit_networks(
         seed: Seed of folds, batches and first weights.
     """
     generator = torch.Generator().manual_seed(seed)
-    rows = replace(rows, x=rows.x.to(plan.dtype), y=_like(rows.y, plan.dtype))
+    rows = rows.to(plan.dtype)
     parts: Sequence[Tensor] = ()
     if folds is not None and len(rows) >= _FEWEST:
         parts = torch.randperm(len(rows), generator=generator).tensor_split(folds)
@@ -165,7 +177,7 @@ def fit_networks(
         max_steps = min(max_steps, _UNDIVIDED)
     found = []
     for k in range(members):
-        network = build(plan, rows.x.shape[1], outputs, generator)
+        network = build(plan, k, rows.x.shape[1], outputs, generator)
         inside, held_out = rows, None
         if parts:
             i = k % len(parts)
@@ -174,10 +186,6 @@ def fit_networks(
         train = _by_gauss_newton if plan.engine == "GaussNewton" else _by_ngd
         found.append(train(network, likelihood, inside, held_out, max_steps, generator))
     return found
-
-
-def _like(y: Tensor, dtype: torch.dtype) -> Tensor:
-    return y.to(dtype) if y.is_floating_point() else y
 
 
 class _Watch:
@@ -228,7 +236,8 @@ def _by_gauss_newton(
 ) -> Member:
     watch = _Watch(network, likelihood, held_out, _PATIENCE["GaussNewton"])
     judge = likelihood if rows.weight is None else weighted(likelihood, rows.weight)
-    optimizer = GaussNewton(network, judge, damping=_DAMPING)
+    # Without acceleration: it saves steps near the end of a fit, which is not wanted here.
+    optimizer = GaussNewton(network, judge, damping=_DAMPING, acceleration=0)
     steps = 0
     with warnings.catch_warnings():  # a fit to rounding is a good end here
         warnings.filterwarnings("ignore", message="GaussNewton stopped")

@@ -1,7 +1,7 @@
 """Small networks, trained by natural gradients, as a classifier and a regressor."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,13 @@ Floats = npt.NDArray[np.float64]
 
 
 class _Networks(BaseEstimator):  # type: ignore[misc]
-    """What the classifier and the regressor share: standardization, networks and their training."""
+    """What the classifier and the regressor share: standardization, networks and their training.
+
+    They add `_outputs`, `_labels` (labels as a likelihood takes them, and that likelihood) and what
+    targets may be.
+    """
+
+    _targets_may: ClassVar[dict[str, bool]] = {}
 
     def __init__(
         self,
@@ -29,7 +35,7 @@ class _Networks(BaseEstimator):  # type: ignore[misc]
         *,
         activation: Literal["auto", "silu", "tanh", "relu"] = "auto",
         engine: Literal["auto", "NGD", "GaussNewton"] = "auto",
-        members: int = 3,
+        members: int = 4,
         max_iter: int = 60,
         early_stopping: bool = True,
         validation_fraction: float = 0.2,
@@ -44,18 +50,26 @@ class _Networks(BaseEstimator):  # type: ignore[misc]
         self.validation_fraction = validation_fraction
         self.random_state = random_state
 
-    def _fit(self, x: Floats, labels: Floats, weight: Floats | None, likelihood: Likelihood) -> Any:
-        """Train networks on standardized rows."""
-        folds = self._folds()
-        self._likelihood = likelihood
-        plan_ = self._plan(len(x), engine=None if self.engine == "auto" else self.engine)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train the networks.
+
+        Args:
+            X: Features, `(n, d)`.
+            y: Labels of two or more classes, `(n,)`, or targets, `(n,)` or `(n, k)`.
+            sample_weight: Weight of each row in the loss. `NGD` draws rows by weight.
+
+        Raises:
+            InvalidInputError: If there is only one class, or an argument cannot be used.
+        """
+        rows, likelihood = self._read(X, y, sample_weight, first=True)
+        plan_ = self._plan(len(rows), engine=None if self.engine == "auto" else self.engine)
         found = fit_networks(
-            self._rows(x, labels, weight),
+            rows,
             likelihood,
             self._outputs,
             plan_,
             members=integer(self.members, "members", low=1),
-            folds=folds,
+            folds=self._folds(),
             max_steps=integer(self.max_iter, "max_iter", low=1),
             seed=self._seed(),
         )
@@ -65,22 +79,22 @@ class _Networks(BaseEstimator):  # type: ignore[misc]
         self._training: list[tuple[NGD, Likelihood]] = []
         return self
 
-    def _partial(
-        self, x: Floats, labels: Floats, weight: Floats | None, likelihood: Likelihood
-    ) -> Any:
+    def _step(self, X: Any, y: Any, sample_weight: Any, **classes: Any) -> Self:
         """Take one step of NGD with each network, after building them if there are none."""
-        if not hasattr(self, "networks_"):
+        first = not hasattr(self, "networks_")
+        rows, likelihood = self._read(X, y, sample_weight, first=first, **classes)
+        if first:
             members = integer(self.members, "members", low=1)
-            plan_ = self._plan(len(x), engine="NGD")
+            plan_ = self._plan(len(rows), engine="NGD")
             generator = torch.Generator().manual_seed(self._seed())
-            networks = [build(plan_, x.shape[1], self._outputs, generator) for _ in range(members)]
+            inputs = self.n_features_in_
+            networks = [build(plan_, k, inputs, self._outputs, generator) for k in range(members)]
             self._take(networks, plan_)
-            self._likelihood, self.n_iter_, self.validation_curves_ = likelihood, 0, []
+            self.n_iter_, self.validation_curves_ = 0, []
         if not getattr(self, "_training", []):
             pairs = [(net, type(likelihood)()) for net in self._copies(self.networks_)]
             self._training = [(NGD(net, criterion), criterion) for net, criterion in pairs]
-        rows = self._rows(x, labels, weight)
-        rows = Rows(rows.x.to(self._plan_.dtype), _as(rows.y, self._plan_.dtype), rows.weight)
+        rows = rows.to(self._plan_.dtype)
         for optimizer, criterion in self._training:
             if rows.weight is not None:
                 generator = torch.Generator().manual_seed(self._seed())
@@ -91,6 +105,27 @@ class _Networks(BaseEstimator):  # type: ignore[misc]
         self._take([optimizer.model for optimizer, _ in self._training], self._plan_)
         self.n_iter_ += 1
         return self
+
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any, *, first: bool, **classes: Any
+    ) -> tuple[Rows, Likelihood]:
+        """Return standardized rows with positive weights, and the likelihood of their labels."""
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=first, **self._targets_may)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+            kept = weight > 0
+            if not kept.any():
+                raise InvalidInputError("all sample weights are zero: there is nothing to fit.")
+            X, y, weight = X[kept], y[kept], weight[kept]
+            weight = None if (weight == weight[0]).all() else weight / weight.mean()
+        labels, likelihood = self._labels(y, weight, first=first, **classes)
+        if first:
+            self._center, self._scale = _standard(X, weight)
+        found = None if weight is None else torch.from_numpy(weight)
+        return Rows(self._inputs(X), torch.from_numpy(labels), found), likelihood
 
     def _folds(self) -> int | None:
         share = number(
@@ -128,19 +163,14 @@ class _Networks(BaseEstimator):  # type: ignore[misc]
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _scale_inputs(self, x: Floats, weight: Floats | None) -> None:
-        self._center, self._scale = _standard(x, weight)
-
-    def _rows(self, x: Floats, labels: Floats, weight: Floats | None) -> Rows:
-        inputs = torch.from_numpy((x - self._center) / self._scale)
-        found = None if weight is None else torch.from_numpy(weight / weight.mean())
-        return Rows(inputs, torch.from_numpy(labels), found)
+    def _inputs(self, x: Floats) -> torch.Tensor:
+        return torch.from_numpy((x - self._center) / self._scale)
 
     def _copies(self, networks: Sequence[torch.nn.Module]) -> list[torch.nn.Sequential]:
         """Return networks with these weights, and without hooks of an optimizer."""
         found = []
-        for network in networks:
-            new = build(self._plan_, self.n_features_in_, self._outputs, torch.Generator())
+        for k, network in enumerate(networks):
+            new = build(self._plan_, k, self.n_features_in_, self._outputs, torch.Generator())
             new.load_state_dict(network.state_dict())
             found.append(new)
         return found
@@ -153,7 +183,7 @@ class _Networks(BaseEstimator):  # type: ignore[misc]
         """Return the outputs of every network, `(members, n, k)`."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        x = torch.from_numpy((X - self._center) / self._scale).to(self._plan_.dtype)
+        x = self._inputs(X).to(self._plan_.dtype)
         with torch.no_grad():
             return torch.stack([network(x) for network in self.networks_]).double()
 
@@ -165,34 +195,12 @@ class _Networks(BaseEstimator):  # type: ignore[misc]
         return state
 
 
-def _as(y: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return y.to(dtype) if y.is_floating_point() else y
-
-
 def _standard(x: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
     """Return means and standard deviations of columns; constant columns keep their unit."""
     center = np.average(x, axis=0, weights=weight)
     scale = np.sqrt(np.average((x - center) ** 2, axis=0, weights=weight))
     constant = scale <= 1e-12 * np.abs(x).max(axis=0, initial=0.0)
     return center, np.where(constant | ~np.isfinite(scale), 1.0, scale)
-
-
-def _weights(
-    sample_weight: Any, X: Floats, labels: npt.NDArray[Any]
-) -> tuple[Floats, npt.NDArray[Any], Floats | None]:
-    """Return rows with positive weights, and these; None if all are equal.
-
-    Raises:
-        InvalidInputError: If a weight is negative, or all are zero.
-    """
-    if sample_weight is None:
-        return X, labels, None
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    kept = weight > 0
-    if not kept.any():
-        raise InvalidInputError("all sample weights are zero: there is nothing to fit.")
-    weight = weight[kept]
-    return X[kept], labels[kept], None if (weight == weight[0]).all() else weight
 
 
 class NGDClassifier(ClassifierMixin, _Networks):  # type: ignore[misc]
@@ -203,9 +211,9 @@ class NGDClassifier(ClassifierMixin, _Networks):  # type: ignore[misc]
     the networks. `GaussNewton` trains on small tables, `NGD` in mini-batches on larger ones.
 
     Args:
-        hidden_layer_sizes: Widths of the hidden layers. By default one layer: of 8 for
-            `GaussNewton` (16 from 1000 rows on), of 64 for `NGD`.
-        activation: "silu" (default for `GaussNewton`), "tanh" (default for `NGD`) or "relu".
+        hidden_layer_sizes: Widths of the hidden layers, or "auto": one layer, of 8 or 32 units for
+            `GaussNewton`, of 64 for `NGD`.
+        activation: "silu", "tanh", "relu", or "auto": they alternate, "silu" for 8 units.
         engine: "NGD", "GaussNewton", or "auto" by the cost of a step.
         members: Number of networks in the average.
         max_iter: Largest number of steps; of passes, if `NGD` uses mini-batches.
@@ -229,26 +237,6 @@ class NGDClassifier(ClassifierMixin, _Networks):  # type: ignore[misc]
         True
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train the networks.
-
-        Args:
-            X: Features, `(n, d)`.
-            y: Labels of two or more classes, `(n,)`.
-            sample_weight: Weight of each row in the loss. `NGD` draws rows by weight.
-
-        Raises:
-            InvalidInputError: If there is only one class, or an argument cannot be used.
-        """
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        y = column_or_1d(y, warn=True)
-        X, y, weight = _weights(sample_weight, X, y)
-        self.classes_ = np.unique(y)
-        self._scale_inputs(X, weight)
-        found: Self = self._fit(X, self._codes(y), weight, self._criterion())
-        return found
-
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Take one step of NGD with every network on these rows.
 
@@ -263,34 +251,31 @@ class NGDClassifier(ClassifierMixin, _Networks):  # type: ignore[misc]
         Raises:
             InvalidInputError: If a label is not among the classes.
         """
-        first = not hasattr(self, "networks_")
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        return self._step(X, y, sample_weight, classes=classes)
+
+    @property
+    def _outputs(self) -> int:
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
+    def _labels(
+        self, y: npt.NDArray[Any], weight: Floats | None, *, first: bool, classes: Any = None
+    ) -> tuple[npt.NDArray[Any], Likelihood]:
         check_classification_targets(y)
-        X, y, weight = _weights(sample_weight, X, column_or_1d(y, warn=True))
+        y = column_or_1d(y, warn=True)
         if first:
             self.classes_ = np.unique(y if classes is None else classes)
-            self._scale_inputs(X, weight)
+        if len(self.classes_) < 2:
+            raise InvalidInputError("y must have at least two classes, but has only one class.")
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise InvalidInputError(
                 f"y has the label {unknown[0]!r}, which is not among the classes "
                 f"{self.classes_.tolist()}. Give all classes in the first call of partial_fit."
             )
-        found: Self = self._partial(X, self._codes(y), weight, self._criterion())
-        return found
-
-    @property
-    def _outputs(self) -> int:
-        return 1 if len(self.classes_) == 2 else len(self.classes_)
-
-    def _criterion(self) -> Likelihood:
-        if len(self.classes_) < 2:
-            raise InvalidInputError("y must have at least two classes, but has only one class.")
-        return Bernoulli() if len(self.classes_) == 2 else Categorical()
-
-    def _codes(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         codes = np.searchsorted(self.classes_, y)
-        return 2.0 * codes[:, None] - 1.0 if len(self.classes_) == 2 else codes.astype(np.int64)
+        if len(self.classes_) == 2:
+            return 2.0 * codes[:, None] - 1.0, Bernoulli()
+        return codes.astype(np.int64), Categorical()
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class, `(n, classes)`.
@@ -331,9 +316,9 @@ class NGDRegressor(RegressorMixin, _Networks):  # type: ignore[misc]
     averaged over a few networks, each stopped by a fold that it did not see.
 
     Args:
-        hidden_layer_sizes: Widths of the hidden layers. By default one layer: of 8 for
-            `GaussNewton` (16 from 1000 rows on), of 64 for `NGD`.
-        activation: "silu" (default for `GaussNewton`), "tanh" (default for `NGD`) or "relu".
+        hidden_layer_sizes: Widths of the hidden layers, or "auto": one layer, of 8 or 32 units for
+            `GaussNewton`, of 64 for `NGD`.
+        activation: "silu", "tanh", "relu", or "auto": they alternate, "silu" for 8 units.
         engine: "NGD", "GaussNewton", or "auto" by the cost of a step.
         members: Number of networks in the average.
         max_iter: Largest number of steps; of passes, if `NGD` uses mini-batches.
@@ -356,22 +341,7 @@ class NGDRegressor(RegressorMixin, _Networks):  # type: ignore[misc]
         True
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train the networks.
-
-        Args:
-            X: Features, `(n, d)`.
-            y: Targets, `(n,)` or `(n, k)`.
-            sample_weight: Weight of each row in the loss. `NGD` draws rows by weight.
-
-        Raises:
-            InvalidInputError: If an argument cannot be used.
-        """
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        X, y, weight = _weights(sample_weight, X, y)
-        self._scale_inputs(X, weight)
-        found: Self = self._fit(X, self._targets(y, weight, first=True), weight, Gaussian())
-        return found
+    _targets_may: ClassVar = {"multi_output": True, "y_numeric": True}
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take one step of NGD with every network on these rows.
@@ -382,22 +352,19 @@ class NGDRegressor(RegressorMixin, _Networks):  # type: ignore[misc]
             X: Features, `(n, d)`.
             y: Targets, `(n,)` or `(n, k)`.
             sample_weight: Weights; rows are drawn by weight.
+
+        Raises:
+            InvalidInputError: If `y` has another number of columns than before.
         """
-        first = not hasattr(self, "networks_")
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=first
-        )
-        X, y, weight = _weights(sample_weight, X, y)
-        if first:
-            self._scale_inputs(X, weight)
-        found: Self = self._partial(X, self._targets(y, weight, first=first), weight, Gaussian())
-        return found
+        return self._step(X, y, sample_weight)
 
     @property
     def _outputs(self) -> int:
         return len(self._y_center)
 
-    def _targets(self, y: npt.NDArray[Any], weight: Floats | None, *, first: bool) -> Floats:
+    def _labels(
+        self, y: npt.NDArray[Any], weight: Floats | None, *, first: bool
+    ) -> tuple[Floats, Likelihood]:
         columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         if first:
             self._flat = y.ndim == 1
@@ -406,8 +373,7 @@ class NGDRegressor(RegressorMixin, _Networks):  # type: ignore[misc]
             raise InvalidInputError(
                 f"y must have {self._outputs} columns, as before, but has {columns.shape[1]}."
             )
-        targets: Floats = (columns - self._y_center) / self._y_scale
-        return targets
+        return (columns - self._y_center) / self._y_scale, Gaussian()
 
     def predict(self, X: Any) -> Floats:
         """Return predictions, `(n,)` or `(n, k)` as the targets were.

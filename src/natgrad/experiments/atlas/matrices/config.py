@@ -35,7 +35,7 @@ EXPERIMENT = Experiment(
     source="arXiv 2502.04664, 2410.22069; Gunasekar et al. 2018; natgrad",
     story="With several classes the separator is a matrix, and optimizers differ in its singular "
     "values: Muon makes them equal, two layers make most of them zero. ReLU networks have no "
-    "certified limit, but each optimizer widens the margin in its own norm.",
+    "certified limit; their margins are compared in the norms of three optimizers.",
     presets={
         "smoke": Matrices(
             n=12, dim=5, classes=3, length=30.0, points=8, hidden=8, steps=150, saves=5, seeds=(0,)

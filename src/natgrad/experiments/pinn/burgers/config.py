@@ -11,8 +11,8 @@ class BurgersFigure:
 
     seeds: int = 1
     """Number of seeds."""
-    first_seed: int = 140
-    """The first of them; those below 140 were used for development."""
+    first_seed: int = 150
+    """The first of them; those below 150 were used for development."""
     widths: tuple[int, ...] = (20, 20, 20)
     """Hidden layers."""
     points: int = 1000
@@ -23,8 +23,8 @@ class BurgersFigure:
     """Points per axis of the fixed grid."""
     steps: int = 600
     """Trial steps with drawn points."""
-    fixed_steps: int = 250
-    """Trial steps with fixed points."""
+    fixed_steps: int = 600
+    """Trial steps with fixed points; plateaus last up to 400."""
 
 
 _SMOKE = BurgersFigure(
@@ -43,6 +43,6 @@ EXPERIMENT = Experiment(
         "quick": BurgersFigure(first_seed=120),
         "paper": BurgersFigure(seeds=10),
     },
-    minutes={"smoke": 0.1, "quick": 1.3, "paper": 12.0},
+    minutes={"smoke": 0.1, "quick": 1.8, "paper": 16.0},
     **from_folder(__package__),
 )

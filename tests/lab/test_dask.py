@@ -14,6 +14,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -294,8 +296,32 @@ def test_the_example_of_the_documentation(cluster, tmp_path) -> None:
     assert len(promised) == 2
 
 
-def test_the_deployers_of_the_documentation_have_these_options() -> None:
-    from dask.distributed import SSHCluster
+def test_the_deployers_of_the_documentation(monkeypatch, capsys) -> None:
+    """Run their snippets without clusters: of Dask's own class the arguments are checked."""
+    import dask.distributed
 
-    known = set(inspect.signature(SSHCluster).parameters)
-    assert {"hosts", "worker_options"} <= known
+    real = inspect.signature(dask.distributed.SSHCluster)
+
+    class Deployed:
+        scheduler_address = "tcp://here:8786"
+
+        def __init__(self, *given: Any, **options: Any) -> None:
+            pass
+
+        def scale(self, jobs: int) -> None:
+            pass
+
+    def over_ssh(*given: Any, **options: Any) -> Deployed:
+        real.bind(*given, **options)
+        return Deployed()
+
+    monkeypatch.setattr(dask.distributed, "SSHCluster", over_ssh)
+    fake = SimpleNamespace(SLURMCluster=Deployed, KubeCluster=Deployed)
+    for name in ("dask_jobqueue", "dask_kubernetes", "dask_kubernetes.operator"):
+        monkeypatch.setitem(sys.modules, name, fake)
+    page = (ROOT / "docs" / "clusters.md").read_text()
+    snippets = re.findall(r"```python\n(?!# study.py)(.*?)```", page, re.S)
+    for code in snippets:
+        exec(code, {})
+    assert capsys.readouterr().out.split() == [Deployed.scheduler_address] * len(snippets)
+    assert len(snippets) == 3

@@ -233,7 +233,8 @@ class DualFlow:
     @property
     def _relative_slope(self) -> Tensor:
         """Return the size of the gradient in units of σ."""
-        return torch.linalg.vector_norm(self._rate) / (self.scale * self._length or 1.0)
+        size: Tensor = torch.linalg.vector_norm(self._rate) / (self.scale * self._length or 1.0)
+        return size
 
     def _source(self, sigma: Tensor) -> Tensor:
         """Return the inputs in the precision that a step needs."""

@@ -1,5 +1,6 @@
 """One look for all figures."""
 
+import io
 import itertools
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from typing import Any
 
 import matplotlib
+import matplotlib.image
 import numpy as np
 import pytest
 
@@ -187,6 +189,14 @@ def test_a_phone_gets_a_long_legend_column_by_column() -> None:
         figures.legend(figure, columns=3)
     boxes = read_boxes(figures.render(figure)["figure.svg"])
     assert len(boxes) == 4
+
+
+def test_long_labels_are_not_cut_off() -> None:
+    with figures.style():
+        figure, (axes,) = figures.panels()
+        axes.set_yticks([0], ["natural descent, stopped in time"], fontsize=7.5)
+    pixels = matplotlib.image.imread(io.BytesIO(figures.render(figure)["figure.png"]))
+    assert (pixels[:, :5] == 1).all()
 
 
 def test_a_picture_says_where_its_panels_are() -> None:

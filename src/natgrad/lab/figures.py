@@ -273,19 +273,20 @@ def render(figure: "Figure") -> dict[str, bytes]:
         b'PNG'
     """
     files = {}
+
+    def save(kind: str, **metadata: Any) -> None:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+        files[f"figure.{kind}"] = buffer.getvalue()
+
     with style():
-        undated: dict[str, dict[str, Any]] = {
-            "png": {},
-            "pdf": {"CreationDate": None},
-            "svg": {"Date": None, "Description": describe_boxes(panel_boxes(figure))},
-        }
-        # The layout is finished when the boxes are known. Each format would compute it again.
+        # The PNG decides the layout: text is widest there, where its pixels are rounded. The other
+        # formats would compute a layout again.
+        save("png")
         layout = figure.get_layout_engine()
         figure.set_layout_engine("none")
-        for kind, metadata in undated.items():
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
-            files[f"figure.{kind}"] = buffer.getvalue()
+        save("pdf", CreationDate=None)
+        save("svg", Date=None, Description=describe_boxes(panel_boxes(figure)))
         figure.set_layout_engine(layout)
     files["figure.svg"] = _compact(files["figure.svg"])
     return files

@@ -235,10 +235,9 @@ def measure(name: str, **options: object) -> list[Row]:
         ]
     adam, ours = runs
     assert isinstance(ours.optimizer, NGD)
-    # from the 18th step on, periods have their full length, and the damping has fallen
+    # from the 18th step on, periods have their full length
     period = ours.optimizer.refresh_every
     ours.optimizer._core.schedule.set(steps=18, since=period, due=False)
-    ours.optimizer._damping.value = ours.optimizer.damping.floor
     for run in runs:
         run.clear()
     refreshed = 0

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import statistics
 
 import pytest
 import torch
@@ -26,7 +25,6 @@ from natgrad.optim._curvature.inverse import Blocks
 from natgrad.optim._layers.convolution import ConvLayer
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim._layers.linear import LinearLayer
-from natgrad.optim._steps.direction import Direction, Part
 from tests.helpers import F64, assert_near, randn
 from tests.optim.nets import backward, joint, mlp, seeded, train, weights_of
 
@@ -165,39 +163,6 @@ def test_ten_times_past_its_target_the_loss_does_not_rise():
         losses.append(float(loss.detach()))
     at = [sum(losses[k - 40 : k]) / 40 for k in (200, 2000)]
     assert at[1] <= at[0]
-
-
-def test_exact_blocks_promise_at_most_their_number_times_the_loss():
-    """Witness: the blocks of a least-squares problem, at random and where the bound is tight."""
-    y = randn(12, seed=5)
-    same = [randn(12, 3, seed=6)] * 4  # each block alone promises what all of them can do
-    for columns in (same, [randn(12, 3, seed=6 + k) for k in range(4)]):
-        parts = []
-        for j in columns:
-            g = j.mT @ y / 12
-            d = torch.linalg.solve(j.mT @ j / 12, g)
-            parts.append(Part([g], [d], float(g @ d), norm=1.0))
-        direction, loss = Direction(parts), float(y @ y) / 24
-        assert direction.possible(loss) >= 1
-        whole = torch.cat(columns, 1)
-        fitted = whole @ torch.linalg.pinv(whole) @ y
-        assert (columns is same) == math.isclose(
-            direction.possible(float(fitted @ fitted) / 24), 1.0, rel_tol=1e-9
-        )
-    assert direction.possible(None) is direction.possible(-1.0) is None
-
-
-def test_damping_stays_where_directions_promise_more_than_the_loss():
-    """Small batches of labels that are noise, against labels that a network of its kind gave."""
-    teacher, x = seeded(lambda: mlp(8, 32, 1)), randn(512, 8, seed=7)
-    for y, noise in ((teacher(x).detach(), False), (randn(512, 1, seed=8), True)):
-        model, criterion = seeded(lambda: mlp(8, 32, 1), seed=1), Gaussian()
-        optimizer, found = NGD(model, criterion), []
-        for k in range(60):
-            rows = slice(k % 16 * 32, k % 16 * 32 + 32)
-            train(optimizer, criterion, x[rows], y[rows], 1)
-            found.append(optimizer.statistics.damping)
-        assert (statistics.median(found[40:]) > 2 * Falling().floor) == noise
 
 
 def test_parameters_without_a_block_take_adams_steps():

@@ -145,22 +145,23 @@ class Adaptive:
 @options
 @dataclass(frozen=True, kw_only=True)
 class Falling:
-    """Damping relative to each block; it falls fast, unless directions promise the impossible.
+    """Damping relative to each block; it falls fast during the first steps and then stays constant.
 
-    √δ times the mean eigenvalue of a factor is added to the factor. At first the factors are poor
-    estimates; at the floor only rounding is damped. A full step promises to decrease the loss by
-    half of its slope, and no loss falls below zero, so L blocks can promise L times the loss at
-    most. More is noise, found where eigenvalues are small: then δ rises, up to 0.3.
+    At step k it is δ = max(`floor`, `start` · `factor`^(k − 1)). √δ times the mean eigenvalue of a
+    factor is added to the factor. At first the factors are poor estimates, and directions are close
+    to the gradient. Later only the smallest eigenvalues, which consist of rounding and noise, are
+    damped. δ has no unit, and it needs no measurement.
 
     Attributes:
         start: δ at the first step.
-        factor: Factor on δ at each step; its divisor if blocks promise too much.
+        factor: Factor on δ at each step.
         floor: The smallest δ.
         reject: Undo a step that raises the loss by more than this fraction; infinity keeps all.
 
     Example:
-        >>> [round(Falling().after(1, 0.1, ratio=ratio), 3) for ratio in (None, 0.2)]
-        [0.07, 0.143]
+        >>> rule = Falling()
+        >>> [round(rule.after(k, 1.0), 4) for k in (0, 1, 10, 100)]
+        [1.0, 0.7, 0.0282, 0.0005]
     """
 
     start: float = 1.0
@@ -169,7 +170,6 @@ class Falling:
     reject: float = 1.0
     split: ClassVar[Split] = "pi"
     _relative: ClassVar[bool] = True
-    _high: ClassVar[float] = 0.3  # how far it rises; with more, short fits lose their first steps
 
     def __post_init__(self) -> None:
         """Raise if an option is out of range."""
@@ -193,14 +193,11 @@ class Falling:
         share: float = 1.0,
         scale: float = 0.0,
     ) -> float:
-        """Return δ for the next step, as `Adaptive.after`; ρ is the largest that is possible."""
+        """Return δ for the next step; the arguments are those of `Adaptive.after`."""
         return self._after(*_checked(step, value, ratio, alpha, share, scale))
 
-    def _after(self, _: int, value: float, ratio: float | None, *seen: float | None) -> float:
-        high = max(self.floor, min(self.start, self._high))
-        if ratio is None or ratio >= 1 or value > high:
-            return max(self.floor, value * self.factor)
-        return min(high, value / self.factor)
+    def _after(self, step: int, *seen: float | None) -> float:
+        return max(self.floor, self.start * self.factor**step)
 
 
 @options
@@ -324,15 +321,17 @@ def _checked(
 _STALE = 0.2
 
 # At a verified step, the damping rule is applied up to this many times, to account for unverified
-# steps before it. The second number is for undone steps, so that few steps in a row are lost.
+# steps before it. The second number is for undone steps, so that few steps in a row
+# are lost.
 _REPEATS, _UNDONE = 2, 4
 
 
 class Adaptation:
     """Applies a damping rule from step to step.
 
-    The rule uses the *average* share αL since the last refresh: old inverses underestimate the
-    curvature more than new ones. A new λ applies to inverses at their next refresh only.
+    The rule uses the *average* share αL since the last refresh. Old inverses underestimate the
+    curvature more than new ones, and more damping reduces this effect. A new λ applies to lengths
+    at once, and to inverses at their next refresh.
 
     Args:
         rule: The rule.
@@ -344,7 +343,8 @@ class Adaptation:
     def __init__(self, rule: Damping) -> None:
         self.rule = rule
         self.value: float = rule.start
-        self._fresh = self._sum = 0.0  # share at the last refresh, sum of shares since
+        self._fresh = 0.0  # share at the last refresh
+        self._sum = 0.0  # of shares since
 
     def adapt(
         self,
@@ -357,7 +357,6 @@ class Adaptation:
         since: int,
         depth: int,
         scale: float,
-        possible: float | None = None,
     ) -> bool:
         """Set λ for the next step, and return whether the inverses are out of date.
 
@@ -370,13 +369,11 @@ class Adaptation:
             since: Steps since the last refresh, this one included.
             depth: L.
             scale: Scale of the Fisher.
-            possible: The largest ρ that a full step can have.
         """
         self._sum += share
-        mean = self._sum / (steps := max(1, since))
+        steps = max(1, since)
+        mean = self._sum / steps
         repeats = _UNDONE if rejected else min(_REPEATS, steps) if refreshed else 1
-        if self.rule._relative:  # it sees every step, and no ρ of shortened ones
-            repeats, ratio = 1, possible
         for _ in range(repeats):
             self.value = self.rule._after(step, self.value, ratio, mean / depth, mean, scale)
         if refreshed:

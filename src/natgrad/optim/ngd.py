@@ -316,8 +316,12 @@ class NGD(Resumable):
 
     def _step(self, batch: Batch, loss: float | None, closure: Closure | None) -> StepStatistics:
         core, params, damping = self._core, self._params, self._damping.value
-        seen = StepStatistics(step=core.schedule.steps + 1, loss=loss, damping=damping)
-        seen.refreshed = core.schedule.wanted
+        seen = StepStatistics(
+            step=core.schedule.steps + 1,
+            loss=loss,
+            damping=damping,
+            refreshed=core.schedule.wanted,
+        )
         norms, seen.gradient_norm = batch.gradient_norms(params, loss, seen.step)
         if self._lengths is not None and self._lengths.raised(loss, batch.n, self.damping.reject):
             return self._undo(self._lengths, seen)
@@ -345,7 +349,6 @@ class NGD(Resumable):
         with momentum.averaged(params, batch.total, apart) if momentum else nullcontext():
             direction = core.preconditioner.direction(batch, None if momentum else norms)
             direction.require_finite(seen.step, damping)
-            possible = direction.possible(loss)
             if self._lengths is not None:
                 self._lengths.apply(direction)
             if own is not None:
@@ -377,7 +380,6 @@ class NGD(Resumable):
             since=core.schedule.since,
             depth=direction.depth,
             scale=core.preconditioner.scale,
-            possible=possible,
         )
         if core.world.size > 1:  # processes must agree, and may differ in the last bit
             stale = core.world.sum([stale])[0] > 0

@@ -199,18 +199,6 @@ class Direction:
                 "the damping or its floor; the weights are untouched."
             )
 
-    def possible(self, loss: float | None) -> float | None:
-        """Return the largest ρ that a full step of exact blocks can have, from the loss alone.
-
-        With the Fisher F such a step promises a decrease of gᵀF⁻¹g/2, at most the loss. F is at
-        most L times its block diagonal, so L blocks promise at most L times the loss in all.
-        None if there is nothing to compare, or if the loss, being negative, is not bounded by zero.
-        """
-        slopes = [part.slope for part in self.parts if part.norm is not None]
-        if loss is None or loss < 0 or not sum(slopes) > 0:
-            return None
-        return 2 * len(slopes) * loss / sum(slopes)
-
     def meet(self, total: float) -> None:
         """Compute the slopes of this batch from `.grad`, if d comes from another gradient.
 

@@ -106,7 +106,10 @@ def test_a_symmetric_and_duplicated_set_is_followed_to_the_end() -> None:
     args = (ng.natural, ng.Bernoulli(), ng.Direct(), torch.zeros(2, dtype=F64), (x, torch.ones(4)))
     newton, generic = (ng.integrate(*args, until=1e3, method=m) for m in ("auto", "dop853"))
     assert newton.status == generic.status == Status.TIME_REACHED
-    assert torch.allclose(x @ newton.final, x @ generic.final, rtol=1e-6)
+    assert torch.allclose(newton.final[1], generic.final[1], rtol=1e-6)
+    # Along the other axis the symmetric path is unstable: rounding grows as e^t, so the generic
+    # method leaves it on machines whose sums do not cancel exactly. The Newton path must not.
+    assert abs(newton.final[0]) < 1e-6
 
 
 def small_integers(seed: int) -> Tensor:

@@ -337,7 +337,7 @@ class NGDRegressor(RegressorMixin, _Networks):  # type: ignore[misc]
         >>> from sklearn.datasets import make_friedman1
         >>> x, y = make_friedman1(300, random_state=0)
         >>> model = NGDRegressor(random_state=0).fit(x[:200], y[:200])
-        >>> bool(model.score(x[200:], y[200:]) > 0.95)
+        >>> bool(model.score(x[200:], y[200:]) > 0.93)
         True
     """
 

@@ -10,6 +10,8 @@
   const COLUMNS = 10; // of the extrapolation: steps divided by 1, 2, ..., 10
   const RTOL = 1e-10; // of one step
   const MOST = 5000; // steps
+  const LONGEST = 1; // step in s: a cubic draws the path between two steps
+  const NEGLIGIBLE = 38; // e^-38 is below rounding
 
   function model(rows, depth, scale) {
     const n = rows.length;
@@ -18,31 +20,32 @@
     const power = (depth - 1) / 2;
     const q = (v) => (depth === 1 ? 1 : (v * v + delta) ** power);
     const dq = (v) => (depth === 1 ? 0 : 2 * power * v * (v * v + delta) ** (power - 1));
-    const g = [0, 0];
+    const margins = new Float64Array(n);
 
-    function gradient(v) {
-      const b0 = v[0] * q(v[0]);
-      const b1 = v[1] * q(v[1]);
-      let g0 = 0;
-      let g1 = 0;
+    // dv/dt, which does not depend on time. A row whose margin is NEGLIGIBLE above the least one
+    // adds less than rounding.
+    function rate(v0, v1, out) {
+      const [q0, q1] = [q(v0), q(v1)];
+      const [b0, b1] = [v0 * q0, v1 * q1];
+      let least = Infinity;
       for (let i = 0; i < n; i++) {
-        const sigma = 1 / (1 + Math.exp(xs[i] * b0 + ys[i] * b1));
+        margins[i] = xs[i] * b0 + ys[i] * b1;
+        if (margins[i] < least) least = margins[i];
+      }
+      const most = Math.max(least, 0) + NEGLIGIBLE;
+      let [g0, g1] = [0, 0];
+      for (let i = 0; i < n; i++) {
+        if (margins[i] > most) continue;
+        const sigma = 1 / (1 + Math.exp(margins[i]));
         g0 += sigma * xs[i];
         g1 += sigma * ys[i];
       }
-      g[0] = g0 / n;
-      g[1] = g1 / n;
+      out[0] = (q0 * g0) / n;
+      out[1] = (q1 * g1) / n;
     }
 
-    // dv/ds at time t, where ds = dt / (1 + t)
-    function slope(v, t, out) {
-      gradient(v);
-      out[0] = (1 + t) * q(v[0]) * g[0];
-      out[1] = (1 + t) * q(v[1]) * g[1];
-    }
-
-    // The derivative of the slope in v: [[a, b], [c, d]]
-    function jacobian(v, t) {
+    // The derivative of the rate in v: [[a, b], [c, d]]
+    function jacobian(v) {
       const [q0, q1, d0, d1] = [q(v[0]), q(v[1]), dq(v[0]), dq(v[1])];
       const [b0, b1] = [v[0] * q0, v[1] * q1];
       let [g0, g1, h00, h01, h11] = [0, 0, 0, 0, 0];
@@ -57,30 +60,33 @@
         h11 += weight * ys[i] * ys[i];
       }
       const [s0, s1] = [q0 + v[0] * d0, q1 + v[1] * d1]; // dbeta/dv
-      const f = (1 + t) / n;
       return [
-        f * (d0 * g0 - q0 * h00 * s0),
-        -f * q0 * h01 * s1,
-        -f * q1 * h01 * s0,
-        f * (d1 * g1 - q1 * h11 * s1),
+        (d0 * g0 - q0 * h00 * s0) / n,
+        (-q0 * h01 * s1) / n,
+        (-q1 * h01 * s0) / n,
+        (d1 * g1 - q1 * h11 * s1) / n,
       ];
     }
-    return { q, slope, jacobian };
+    return { q, rate, jacobian };
   }
 
-  // One extrapolated step of length h in s; returns the error over what is allowed.
-  function attempt(problem, v, s, h, table, f) {
-    const J = problem.jacobian(v, Math.expm1(s));
+  // One extrapolated step of length h in s; returns the error over what is allowed. `start` is the
+  // rate at v, with which every column begins; ds = dt / (1 + t), and 1 + t = e^s.
+  function attempt(problem, v, s, h, table, start, f) {
+    const J = problem.jacobian(v);
+    const e = Math.exp(s);
     for (let j = 0; j < COLUMNS; j++) {
       const m = j + 1;
       const k = h / m;
-      const [a, b, c, d] = [1 - k * J[0], -k * J[1], -k * J[2], 1 - k * J[3]];
+      const [a, b, c, d] = [1 - k * e * J[0], -k * e * J[1], -k * e * J[2], 1 - k * e * J[3]];
       const det = a * d - b * c;
       let [y0, y1] = v;
       for (let i = 1; i <= m; i++) {
-        problem.slope([y0, y1], Math.expm1(s + i * k), f);
-        y0 += (k * (d * f[0] - b * f[1])) / det;
-        y1 += (k * (a * f[1] - c * f[0])) / det;
+        if (i > 1) problem.rate(y0, y1, f);
+        const [r0, r1] = i > 1 ? f : start;
+        const length = (k * Math.exp(s + i * k)) / det;
+        y0 += length * (d * r0 - b * r1);
+        y1 += length * (a * r1 - c * r0);
       }
       table[j][0] = y0;
       table[j][1] = y1;
@@ -101,34 +107,33 @@
   ng.gradientFlow = function (rows, depth, scale, times) {
     const problem = model(rows, depth, scale);
     const table = Array.from({ length: COLUMNS }, () => [0, 0]);
-    const f = [0, 0];
+    const [start, f] = [[0, 0], [0, 0]];
     const beta = (v) => [v[0] * problem.q(v[0]), v[1] * problem.q(v[1])];
     const path = { s: [0], v: [[0, 0]], slope: [] };
     let v = [0, 0];
-    let s = 0;
-    let h = 0.1;
-    let steps = 0;
+    let [s, h, steps] = [0, 0.1, 0];
+    problem.rate(0, 0, start);
+    const arrive = () => path.slope.push(start.map((r) => r * Math.exp(s)));
+    arrive();
     const betas = times.map((time) => {
       const end = Math.log1p(time);
       while (s < end && steps++ < MOST) {
         const last = s + h >= end * (1 - 1e-14);
         const step = last ? end - s : h;
-        const error = attempt(problem, v, s, step, table, f);
+        const error = attempt(problem, v, s, step, table, start, f);
         const factor = Math.min(4, Math.max(0.2, 0.9 * Math.max(error, 1e-9) ** (-1 / COLUMNS)));
         // A step cut short by a time that was asked for says little about the next one.
-        if (!last || error > 1) h = step * (Number.isNaN(factor) ? 0.2 : factor);
+        if (!last || error > 1) h = Math.min(LONGEST, step * (Number.isNaN(factor) ? 0.2 : factor));
         if (!(error <= 1)) continue;
-        problem.slope(v, Math.expm1(s), f);
-        path.slope.push([f[0], f[1]]);
         v = [table[0][0], table[0][1]];
         s = last ? end : s + step;
         path.s.push(s);
         path.v.push(v);
+        problem.rate(v[0], v[1], start);
+        arrive();
       }
       return beta(v);
     });
-    problem.slope(v, Math.expm1(s), f);
-    path.slope.push([f[0], f[1]]);
     return { betas, steps, path, beta };
   };
 

@@ -20,23 +20,24 @@
     let before = Infinity;
     for (let k = 0; k < 300; k++) {
       let [g0, g1, h00, h01, h11, most] = [-target[0], -target[1], 0, 0, 0, 0];
-      rows.forEach(([x, y], i) => {
+      for (let i = 0; i < rows.length; i++) {
+        const [x, y] = rows[i];
         const [weight, curvature] = weigh(x, y, z);
         weights[i] = weight;
-        most = Math.max(most, weight);
+        if (weight > most) most = weight;
         g0 += weight * x;
         g1 += weight * y;
         h00 += curvature * x * x;
         h01 += curvature * x * y;
         h11 += curvature * y * y;
-      });
+      }
       const step = solve(h00, h01, h11, g0, g1, rank);
       let [length, moved] = [1, 0];
-      rows.forEach(([x, y], i) => {
-        const change = x * step[0] + y * step[1];
+      for (let i = 0; i < rows.length; i++) {
+        const change = rows[i][0] * step[0] + rows[i][1] * step[1];
         moved = Math.max(moved, Math.abs(change) * (weights[i] / most));
-        if (change < 0) length = Math.min(length, (1 + Math.log(most / weights[i])) / -change);
-      });
+        if (change < -1) length = Math.min(length, (1 + Math.log(most / weights[i])) / -change);
+      }
       if (!Number.isFinite(moved) || (moved < 1e-6 && moved >= before / 2)) return z; // rounding
       z = [z[0] + length * step[0], z[1] + length * step[1]];
       before = moved;

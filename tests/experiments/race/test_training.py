@@ -204,6 +204,15 @@ def test_bytes_of_state():
     assert natural_size > 3 * 4 * weights
 
 
+def test_bytes_of_state_in_objects():
+    """Shampoo has two matrices per side of a weight, and momentum; a column has one side."""
+    settings = Settings(lr=1e-3, batch=32, momentum=0.9)
+    found = int(peer(replace(RUN, method="Shampoo", settings=settings))["bytes"])
+    weights = list(problems.load("table").make(0).parameters())
+    sides = sum(side**2 for w in weights if w.ndim == 2 and 1 not in w.shape for side in w.shape)
+    assert found >= 4 * (2 * sides + sum(w.numel() for w in weights))
+
+
 def test_every_contestant_learns_a_variational_autoencoder():
     source = torch.Generator().manual_seed(0)
     x = (torch.rand(64, 784, generator=source) < torch.rand(784, generator=source)).float()

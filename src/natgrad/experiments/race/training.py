@@ -115,7 +115,7 @@ class Learning:
 
 
 def count_bytes(state: Any) -> int:
-    """Return the bytes of all tensors in nested mappings and sequences.
+    """Return the bytes of all tensors in nested mappings and sequences, and of objects in them.
 
     Example:
         >>> count_bytes({"a": torch.zeros(3), "b": [torch.zeros(2, dtype=torch.float64), None]})
@@ -127,7 +127,8 @@ def count_bytes(state: Any) -> int:
         return sum(count_bytes(value) for value in state.values())
     if isinstance(state, list | tuple):
         return sum(count_bytes(value) for value in state)
-    return 0
+    kept = getattr(state, "__dict__", {})  # Shampoo's preconditioners are attributes of objects
+    return sum(count_bytes(value) for value in kept.values() if isinstance(value, Tensor | list))
 
 
 Start = Callable[[Run, Problem, Module], Learner]

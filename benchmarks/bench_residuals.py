@@ -164,7 +164,7 @@ for _ in range(2):
 def peak():  # of this program; ru_maxrss would begin with the peak of the one that started it
     return next(int(x.split()[1]) for x in open("/proc/self/status") if x.startswith("VmHWM"))
 before = peak()
-optimizer = ng.GaussNewton(net, scaling={scaling!r}, damping=1.0, acceleration=0)
+optimizer = ng.GaussNewton(net, scaling={scaling!r}, damping=1.0)
 optimizer.step(lambda: net(x)[:, 0] - 1)
 assert optimizer.statistics.side == "residuals"
 assert optimizer.statistics.status == "accepted"

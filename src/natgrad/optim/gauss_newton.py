@@ -196,6 +196,7 @@ class GaussNewton(torch.optim.Optimizer):
             return values if bool(values.flat().isfinite().all()) else None
 
         proposal, damping = self._proposed(point, side, at)
+        side.release()
         self.statistics = GaussNewtonStatistics(
             step=self._steps,
             loss=point.loss,

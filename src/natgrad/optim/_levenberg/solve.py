@@ -42,6 +42,9 @@ class Side(Protocol):
     def solve_and_move(self, target: Tensor, damping: float) -> tuple[Tensor, Tensor]:
         """Return v and A v."""
 
+    def release(self) -> None:
+        """Free what serves the last λ alone."""
+
 
 def choose(jacobian: Jacobian, scale: Tensor | None, solver: Solver) -> Side:
     """Return the requested side, or the cheaper one.
@@ -90,6 +93,10 @@ class _Direct:
         v = self._by_qr(target, damping)
         return v, self.jacobian.times(v)
 
+    def release(self) -> None:
+        """Free the factor."""
+        self._factor = (-1.0, None)
+
     def _solution(self, target: Tensor, damping: float, enough: float) -> Tensor | None:
         """Return the unknown of the square system, None if QR has to solve it."""
         factor = self._cholesky(damping)
@@ -100,7 +107,7 @@ class _Direct:
 
     def _cholesky(self, damping: float) -> Tensor | None:
         if self._factor[0] != damping:
-            self._factor = (-1.0, None)  # frees the last one: three matrices would be too many
+            self.release()  # before the next one: three matrices would be too many
             diagonal = self.matrix.diagonal()
             own = diagonal.clone()
             diagonal += damping
@@ -250,6 +257,9 @@ class ConjugateGradients:
         self.scale = torch.ones_like(jacobian.like.new_empty(jacobian.shape[1]))
         self.scale = self.scale if scale is None else scale
         self.norms = jacobian.square_norms()
+
+    def release(self) -> None:
+        """Do nothing: there is no factor."""
 
     def solve_and_move(self, target: Tensor, damping: float) -> tuple[Tensor, Tensor]:
         """Return v and A v."""

@@ -61,7 +61,8 @@ class Recorder:
         return [self._block(name, value) for name, value in values.items()]
 
     def assemble(self, strips: Sequence[Strip]) -> Jacobian:
-        """Return the Jacobian of strips, possibly weighted."""
+        """Return the Jacobian of strips, possibly weighted; what `run` recorded is freed."""
+        self._tape = Tape()
         return Jacobian(strips, [p.numel() for p in self.params], self.params[0])
 
     def _block(self, name: str, value: Tensor) -> list[Strip]:

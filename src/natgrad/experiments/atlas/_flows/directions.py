@@ -70,6 +70,16 @@ def damped_natural(rows: Vector, damping: float, power: float) -> Velocity:
 
 def metric_natural(rows: Vector, kappa: float) -> Velocity:
     """Return (X̃ᵀMX̃)⁻¹g for the metric M = (p(1 − p))^κ on the outputs: κ = 1 is the Fisher."""
+    if kappa == 0:  # M = 1: one factorization serves the whole path
+        q, r, pivots = qr(rows, mode="economic", pivoting=True)
+
+        def constant(b: Vector) -> Vector:
+            v = np.empty(rows.shape[1])
+            pulled = q.T @ scaled(log_pull(rows @ b))
+            v[pivots] = solve_triangular(r, pulled, check_finite=False)
+            return v
+
+        return constant
 
     def velocity(b: Vector) -> Vector:
         u = rows @ b

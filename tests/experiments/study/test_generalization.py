@@ -7,7 +7,7 @@ import torch
 from natgrad.experiments.study.generalization import summary
 from natgrad.experiments.study.generalization.cells import TARGETS, Tuning, train, tune
 from natgrad.experiments.study.generalization.config import EXPERIMENT
-from natgrad.experiments.study.generalization.methods import METHODS, applies
+from natgrad.experiments.study.generalization.methods import METHODS, STUCK, applies
 from natgrad.experiments.study.generalization.problems import PROBLEMS, Problem, draw
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.experiment import in_this_process
@@ -41,6 +41,13 @@ def test_the_error_is_measured_at_the_target() -> None:
     assert 10 < found.steps < 1000
     assert np.isfinite(found.error)
     assert np.isnan(train(problem, "EGD", 3.0, 7, 5).error)  # gives up before the target
+
+
+def test_a_run_without_a_new_lowest_loss_gives_up() -> None:
+    problem = Problem(family="matrix", depth=2, n=220)
+    found = train(problem, "EGD", 30.0, 1000, 20000)  # bounces between the walls
+    assert np.isnan(found.error)
+    assert STUCK <= found.steps < 20000
 
 
 def test_tuning_prefers_arrival_then_error_then_speed() -> None:

@@ -1,5 +1,6 @@
 """Cells of the study: choose a step length on some draws, compare the methods on others."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from natgrad.lab.experiment import Sweep
 
 FIRST_DRAW = 1000  # of tuning; seeds of the comparison count from 0
 TOLERANCE = 0.05  # of the error, relative: a shorter run is worth that much
+WORTH = 10  # times the steps of the fastest setting: a longer run is not worth more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,18 +86,23 @@ def tune(config: Tuning) -> Result:
     """Return the fastest setting among those with nearly the lowest error.
 
     Settings that arrive most often come first. Among them, the median error may exceed the lowest
-    one by `TOLERANCE`; the setting with the fewest steps is chosen.
+    one by `TOLERANCE`; the setting with the fewest steps is chosen. The longest steps are tried
+    first, and others may take `WORTH` times as many steps as the fastest that always arrived.
     """
     settings = METHODS[config.method].settings[config.problem.family]
-    found = [
-        [
-            train(config.problem, config.method, setting, FIRST_DRAW + d, config.most)
+    found: dict[float, list[Outcome]] = {}
+    most = config.most
+    for setting in sorted(settings, reverse=True):
+        found[setting] = [
+            train(config.problem, config.method, setting, FIRST_DRAW + d, most)
             for d in range(config.draws)
         ]
-        for setting in settings
-    ]
-    errors = np.array([[outcome.error for outcome in row] for row in found])
-    steps = np.array([np.median([outcome.steps for outcome in row]) for row in found])
+        if all(np.isfinite(outcome.error) for outcome in found[setting]):
+            typical = np.median([outcome.steps for outcome in found[setting]])
+            most = min(most, math.ceil(WORTH * max(typical, 1)))
+    rows = [found[setting] for setting in settings]
+    errors = np.array([[outcome.error for outcome in row] for row in rows])
+    steps = np.array([np.median([outcome.steps for outcome in row]) for row in rows])
     arrived = np.isfinite(errors).sum(1)
     center = np.median(np.where(np.isfinite(errors), errors, np.inf), axis=1)
     center = np.where(arrived == arrived.max(), center, np.inf)

@@ -1,5 +1,6 @@
 """The methods of the study: each trains a task down to the same training loss."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,9 +12,10 @@ from natgrad.errors import NatgradError, UnsupportedError
 from natgrad.experiments.study.generalization.problems import Family, Problem, Task
 from natgrad.flows import StepRule, adam, capped, constant, descend, muon
 from natgrad.optim import NGD
-from natgrad.stopping import Status, loss_below, steps_reached
+from natgrad.stopping import Progress, Rule, Status, loss_below, steps_reached
 
 CAP = 0.1  # largest relative change of a weight tensor in one natural step
+STUCK = 2000  # steps without a new lowest loss after which a run gives up
 
 
 class Outcome(NamedTuple):
@@ -47,13 +49,31 @@ class Method:
     matrices: bool = False
 
 
+class _Stuck:
+    """Whether a loss has had no new minimum for a long time."""
+
+    def __init__(self) -> None:
+        self.lowest, self.at = float("inf"), 0
+
+    def __call__(self, loss: float, step: int) -> bool:
+        if loss < self.lowest:
+            self.lowest, self.at = loss, step
+        return step - self.at >= STUCK
+
+    def rule(self) -> Rule:
+        def met(progress: Progress) -> bool:
+            return self(progress.loss, progress.steps)
+
+        return Rule(met, f"no new lowest loss in {STUCK} steps", Status.STALLED)
+
+
 def _descent(direction: Any, rule: Callable[[float], StepRule], **options: Any) -> Train:
     def train(task: Task, setting: float, target: float, most: int) -> Outcome:
         start = task.start
         run = descend(
             direction, task.likelihood, task.parametrization, start, task.batch,
-            step=rule(setting), until=loss_below(target) | steps_reached(most),
-            save_every=most, **options,
+            step=rule(setting), save_every=most,
+            until=loss_below(target) | steps_reached(most) | _Stuck().rule(), **options,
         )  # fmt: skip
         reached = run.status is Status.CONVERGED and run.losses[-1] <= target
         return Outcome(task.error(run.final) if reached else float("nan"), run.steps)
@@ -71,14 +91,15 @@ def _optimizer(make: Callable[[Any, Any, float], torch.optim.Optimizer]) -> Trai
         if task.modular is None:
             raise UnsupportedError("this model has no module that an optimizer could train.")
         modular, back = task.modular()
-        optimizer = make(modular.module, modular.criterion, setting)
+        optimizer, stuck = make(modular.module, modular.criterion, setting), _Stuck()
         for step in range(most + 1):
             outputs = modular.observed(modular.module(modular.inputs))
             loss = modular.criterion(outputs, modular.labels)
-            if not torch.isfinite(loss):
-                break
-            if float(loss.detach()) <= target:
+            value = float(loss.detach())
+            if value <= target:
                 return Outcome(task.error(back(modular.module)), step)
+            if not math.isfinite(value) or stuck(value, step):
+                break
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             try:

@@ -13,6 +13,7 @@ import natgrad as ng
 from natgrad.errors import DtypeError, InvalidInputError, NonFiniteError, UnsupportedError
 from natgrad.likelihoods import Poisson
 from natgrad.optim import AliasingWarning, GaussNewton, SlowRowsWarning
+from natgrad.optim._levenberg.aliasing import Watch
 from natgrad.optim._levenberg.momentum import Momentum
 from natgrad.optim._levenberg.rule import Nielsen
 from natgrad.optim._levenberg.solve import ConjugateGradients, ParameterSide, ResidualSide
@@ -414,6 +415,22 @@ def test_aliasing_is_announced_once_and_only_then():
     measured = [loss for loss in found if loss is not None]
     assert [i for i, loss in enumerate(found) if loss is not None] == [0, 10, 20, 30, 40, 50]
     assert measured[-1] < 1e-4 * measured[0]
+
+
+@pytest.mark.parametrize(
+    ("held_out", "warned"),
+    [
+        ([1.0, 0.5, 0.2, 0.2, 0.2], True),  # stays while the fit falls
+        ([1.0, 0.5, 0.2, 0.02, 0.002, 9e-5, 9e-5], False),  # falls behind the fit, and gets small
+        ([1.0, 0.5, 0.1, 0.1, 0.01, 0.01, 9e-5], False),  # waits once, twice in a row never
+        ([1.0, 2.0, 4.0, 8.0], True),  # grows
+    ],
+)
+def test_aliasing_is_a_held_out_loss_that_has_stopped_falling(held_out, warned):
+    watch = Watch()
+    fit = [10.0 ** (-3 * k) for k in range(len(held_out))]
+    messages = [watch.message(a, b) for a, b in zip(fit, held_out, strict=True)]
+    assert any(messages) is warned
 
 
 def test_single_precision_says_that_it_is_the_limit():

@@ -14,6 +14,8 @@ EVERY = 10
 _RATIO = 100.0
 # Held-out losses below this fraction of the first one never cause a warning.
 _SMALL = 1e-4
+# Held-out losses that fall below this fraction of the last one are still falling with the fit.
+_FALLING = 0.5
 # Number of comparisons in a row that must agree before the warning.
 _ROW = 2
 
@@ -27,6 +29,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.first: float | None = None
+        self.last = float("inf")
         self.row = 0
         self.warned = False
 
@@ -38,7 +41,8 @@ class Watch:
         """Return the warning for these losses, once; else None."""
         self.first = held_out if self.first is None else self.first
         apart = held_out > _RATIO * loss and held_out > _SMALL * self.first
-        self.row = self.row + 1 if apart else 0
+        falling = held_out < _FALLING * self.last
+        self.row, self.last = (self.row + 1 if apart and not falling else 0), held_out
         if self.row < _ROW or self.warned:
             return None
         self.warned = True
@@ -50,16 +54,17 @@ class Watch:
 
     def state_dict(self) -> dict[str, float | int | bool | None]:
         """Return what the comparison remembers."""
-        return {"first": self.first, "row": self.row, "warned": self.warned}
+        return {"first": self.first, "last": self.last, "row": self.row, "warned": self.warned}
 
     def check_state(self, state: Any, where: str) -> None:
         """Raise unless the state can be loaded."""
-        found = entries(state, where, ("first", "row", "warned"))
+        found = entries(state, where, ("first", "last", "row", "warned"))
         integer(found["row"], f"{where}.row", low=0)
         if found["first"] is not None:
             real(found["first"], f"{where}.first", low=0)
+        real(found["last"], f"{where}.last", low=0, infinite=True)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take a state."""
-        self.first, self.row = state["first"], int(state["row"])
+        self.first, self.last, self.row = state["first"], state["last"], int(state["row"])
         self.warned = bool(state["warned"])

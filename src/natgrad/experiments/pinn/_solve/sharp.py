@@ -142,7 +142,7 @@ def draw(config: Sharp, arrays: Arrays, title: str) -> Figure:
             middle.plot(np.arange(1, len(run) + 1), run, color=color, linewidth=0.9)
     left.set(yscale="log", xlabel="step", ylabel="relative L2 error", title="error")
     middle.set(yscale="log", xlabel="step", ylabel="loss", title="loss on the points of the fit")
-    left.legend(loc="upper right")
+    left.legend(loc="upper right", bbox_to_anchor=(1.0, 0.78))  # between both groups of lines
     last = arrays["judged"][:, 1] == arrays["judged"][:, 1].max()
     place = arrays["judged"][last, 0]
     right.plot(place, arrays["truth"][last], color="black", linewidth=2.6, label="truth")

@@ -14,7 +14,7 @@ from natgrad.lab.experiment import Sweep
 
 FIRST_DRAW = 1000  # of tuning; seeds of the comparison count from 0
 TOLERANCE = 0.05  # of the error, relative: a shorter run is worth that much
-WORTH = 10  # times the steps of the fastest setting: a longer run is not worth more
+WORTH = 4  # times the steps of the fastest setting: a longer run is not worth more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,16 +90,18 @@ def tune(config: Tuning) -> Result:
     first, and others may take `WORTH` times as many steps as the fastest that always arrived.
     """
     settings = METHODS[config.method].settings[config.problem.family]
-    found: dict[float, list[Outcome]] = {}
+    found = {setting: [Outcome(math.nan, config.most)] * config.draws for setting in settings}
     most = config.most
     for setting in sorted(settings, reverse=True):
         found[setting] = [
             train(config.problem, config.method, setting, FIRST_DRAW + d, most)
             for d in range(config.draws)
         ]
-        if all(np.isfinite(outcome.error) for outcome in found[setting]):
-            typical = np.median([outcome.steps for outcome in found[setting]])
-            most = min(most, math.ceil(WORTH * max(typical, 1)))
+        arrivals = [outcome.steps for outcome in found[setting] if np.isfinite(outcome.error)]
+        if len(arrivals) == config.draws:
+            most = min(most, math.ceil(WORTH * max(np.median(arrivals), 1)))
+        elif not arrivals and most < config.most:
+            break  # shorter steps take longer still
     rows = [found[setting] for setting in settings]
     errors = np.array([[outcome.error for outcome in row] for row in rows])
     steps = np.array([np.median([outcome.steps for outcome in row]) for row in rows])

@@ -111,7 +111,7 @@ def departures(config: Generalization, arrays: Arrays) -> Sequence[str]:
         "weight matrices, so they do not apply to diagonal networks.",
         "Every method has four step lengths. The choice is made on draws that the comparison does "
         "not use: the fewest steps among settings with at most 5 % more than the lowest median "
-        "error. Settings that take ten times the steps of a longer one are given up, and so are "
+        "error. Settings that take four times the steps of a longer one are given up, and so are "
         "runs without a new lowest loss in 2000 steps. "
         f"{int(arrays['edge'][chosen].sum())} of {int(chosen.sum())} choices are at an "
         "edge of the range.",

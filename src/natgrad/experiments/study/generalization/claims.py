@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from natgrad.experiments.study.generalization import summary
+from natgrad.experiments.study.generalization.cells import WORTH
 from natgrad.experiments.study.generalization.config import Generalization
-from natgrad.experiments.study.generalization.methods import METHODS, damped
+from natgrad.experiments.study.generalization.methods import METHODS, STUCK, damped
 from natgrad.experiments.study.generalization.problems import PROBLEMS
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claim import Claim
@@ -111,8 +112,8 @@ def departures(config: Generalization, arrays: Arrays) -> Sequence[str]:
         "weight matrices, so they do not apply to diagonal networks.",
         "Every method has four step lengths. The choice is made on draws that the comparison does "
         "not use: the fewest steps among settings with at most 5 % more than the lowest median "
-        "error. Settings that take four times the steps of a longer one are given up, and so are "
-        "runs without a new lowest loss in 2000 steps. "
+        f"error. Settings that take {WORTH} times the steps of a longer one are given up, and so "
+        f"are runs without a new lowest loss in {STUCK} steps. "
         f"{int(arrays['edge'][chosen].sum())} of {int(chosen.sum())} choices are at an "
         "edge of the range.",
         "The advantage of EGD is the mean over seeds of log(error of exact NGD / error of EGD). "

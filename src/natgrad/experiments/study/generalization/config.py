@@ -16,7 +16,7 @@ class Generalization:
     seeds: int = 30
     """Draws of data on which the methods are compared, the same for all."""
     most: int = 20000
-    """Steps after which a run gives up; without a new lowest loss it does so after 2000."""
+    """Steps after which a run gives up; it does so earlier without a new lowest loss."""
 
 
 EXPERIMENT = Experiment(

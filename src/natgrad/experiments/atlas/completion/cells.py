@@ -39,7 +39,7 @@ class Natural(NamedTuple):
     """
 
     size: float
-    cap: float | None = 0.1
+    cap: float | None = 0.05
     over_all: bool = False
     damping: float = 0.0
 
@@ -47,7 +47,7 @@ class Natural(NamedTuple):
 METHODS: dict[str, Natural | None] = {
     "EGD": None,
     "NGD, observed": Natural(0.3),
-    "NGD, observed, λ = 1": Natural(0.3, damping=1.0),
+    "NGD, observed, λ = 0.3": Natural(0.3, damping=0.3),
     "NGD, observed, no cap, η = .1": Natural(0.1, cap=None),
     "NGD, observed, no cap, η = .01": Natural(0.01, cap=None),
     "NGD, all entries": Natural(0.3, over_all=True),

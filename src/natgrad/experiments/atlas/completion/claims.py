@@ -33,19 +33,17 @@ def claims(config: Completion, arrays: Arrays) -> Sequence[Claim]:
                 expected=expected,
             )  # fmt: skip
 
-        observed, damped = "NGD, observed", "NGD, observed, λ = 1"
+        observed, damped = "NGD, observed", "NGD, observed, λ = 0.3"
         free, slow = "NGD, observed, no cap, η = .1", "NGD, observed, no cap, η = .01"
         found += [
             claim("error", "natural steps over the observed entries have this many times the "
-                  "error of gradient descent (median)", np.median(ratio("test", observed)), 5.0,
-                  expected=depth < 3),
+                  "error of gradient descent (median)", np.median(ratio("test", observed)), 5.0),
             claim("steps", "they take this share of its steps (largest)",
                   ratio("steps", observed).max(), 0.1, presets=PRESETS),
-            claim("damped-error", "with damping 1, this many times its error (median)",
+            claim("damped-error", "with damping 0.3, this many times its error (median)",
                   np.median(ratio("test", damped)), 2.0),
-            # At L = 3 five of 20 seeds need more, up to .139; none of the first three does.
-            claim("damped-steps", "with damping 1, this share of its steps (largest)",
-                  ratio("steps", damped).max(), 0.1, expected=depth < 3 or n < 20),
+            claim("damped-steps", "with damping 0.3, this share of its steps (largest)",
+                  ratio("steps", damped).max(), 0.1),
             claim("free-error", "without the cap and with η = .1, this many times its error "
                   "(median)", np.median(ratio("test", free)), 5.0, expected=False),
             claim("slow-steps", "without the cap and with η = .01, this share of its steps "
@@ -63,11 +61,9 @@ def departures(config: Completion, arrays: Arrays) -> Sequence[str]:
     sentences = [
         "Gradient descent takes steps of 1.5 over the curvature at a balanced solution, of the 2 "
         "that are stable: shorter steps would flatter the others.",
-        "Without damping the target of 5 times the error of gradient descent is missed at L = 3: "
-        "its claim is refuted. Damping 1 meets it at both depths; at L = 3 some of 20 seeds then "
-        "need more than a tenth of the steps.",
         "Natural directions are exact to 1e-4, by conjugate gradients. Capped steps change no "
-        "factor by more than a tenth of its norm.",
+        "factor by more than 5 % of its norm. This cap and the damping were chosen on seeds 100 to "
+        "119; with a cap of 10 % the error at L = 3 was 7.4 times that of gradient descent.",
     ]
     if late.any():
         who = [name for name, rows in zip(METHODS, late, strict=True) if rows.any()]

@@ -130,3 +130,44 @@ def test_solves_on_the_side_of_outputs_and_of_parameters_agree(n, damping, monke
     assert float((found[True] - found[False]).norm() / scale) < 1e-7
     moved, wanted = (network.jvp(params, x, reference.unflatten(v, params)) for v in found.values())
     assert float((moved - wanted).norm() / wanted.norm()) < 1e-9
+
+
+class Twice(nn.Module):
+    """A layer whose weight is also used outside of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x))) + (x @ self.first.weight.mT)[:, :2].square()
+
+
+@pytest.mark.parametrize("frozen", [(), ("0.bias",), ("0.weight", "2.bias")], ids=str)
+def test_linearized_layers_equal_the_dense_jacobian(frozen) -> None:
+    draw = randn(5)
+    network = ng.Network(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double())
+    params = {name: p for name, p in network.init().items() if name not in frozen}
+    x, u = draw(5, 3), draw(5, 2)
+    v = {name: draw(*p.shape) for name, p in params.items()}
+    j = reference.jacobian(network, params, x)
+    for inside in (torch.no_grad(), torch.enable_grad()):
+        with inside:
+            at = network.linearized(params, x)
+            pairs = [
+                (at.gram(), torch.einsum("nkp,mjp->nkmj", j, j)),
+                (at.push(v), j @ reference.flatten(v)),
+                (reference.flatten(at.pull(u)), torch.einsum("nkp,nk->p", j, u)),
+                (at.design().matrix, j),
+            ]
+        for ours, true in pairs:
+            torch.testing.assert_close(ours, true, rtol=1e-12, atol=1e-12)
+
+
+def test_layers_whose_weight_is_used_elsewhere_go_by_rows() -> None:
+    torch.manual_seed(0)
+    network = ng.Network(Twice().double())
+    params, x = network.init(), randn(6)(5, 3)
+    assert network.linearized(params, x) is None
+    j = reference.jacobian(network, params, x)
+    torch.testing.assert_close(network.gram(params, x, x), torch.einsum("nkp,mjp->nkmj", j, j))

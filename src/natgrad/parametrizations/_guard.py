@@ -28,7 +28,17 @@ _FAILURES = (
 _CONTRACT = frozenset(
     (
         *("check_inputs", "predict", "jvp", "vjp", "layers", "restrict", "prefers_gram", "design"),
-        *("gram", "fisher_default", "hypothesis", "push", "pull", "lift", "evaluate", "adjoint"),
+        *(
+            "linearized",
+            "gram",
+            "fisher_default",
+            "hypothesis",
+            "push",
+            "pull",
+            "lift",
+            "evaluate",
+            "adjoint",
+        ),
         *("reads_entries", "coefficients", "natural_lift", "surjective", "reachable"),
     )
 )

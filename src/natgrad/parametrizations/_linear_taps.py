@@ -1,4 +1,4 @@
-"""The kernel of linear layers without their Jacobian rows.
+"""Jacobian products of linear layers without their Jacobian rows.
 
 The Jacobian row of output k of sample n in a weight matrix is eₙₖ xₙᵀ. Here xₙ is the layer's input
 and eₙₖ the error propagated back from that output. So products of rows are products of two small
@@ -17,25 +17,74 @@ from torch.nn import Linear, Module
 
 @dataclass
 class Tap:
-    """The inputs of one linear layer, and the errors at its outputs for every output k."""
+    """The inputs of one linear layer, and the errors at its outputs for every output k.
 
-    inputs: list[Tensor]
-    outputs: list[Tensor]
+    Attributes:
+        prefix: What the names of its parameters begin with.
+        weight: Whether the weight is among the parameters asked for.
+        bias: Whether the bias is.
+        inputs: One tensor for each call of the layer.
+        outputs: The same, with a graph.
+        errors: Shape `(n, k, n_out)`.
+    """
+
+    prefix: str
     weight: bool
     bias: bool
-    errors: Tensor | None = None  # (n, k, n_out)
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    errors: Tensor | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the parameters that were asked for."""
+        kinds = {"weight": self.weight, "bias": self.bias}
+        return [self.prefix + kind for kind, asked in kinds.items() if asked]
 
     def gram(self, other: "Tap") -> Tensor:
         """Return this layer's part of J Jᵀ, shape `(n, k, m, k)`."""
-        assert self.errors is not None
-        assert other.errors is not None
-        n, k, _ = self.errors.shape
-        m = len(other.errors)
-        errors = self.errors.flatten(0, 1) @ other.errors.flatten(0, 1).mT
+        own, others = self._known, other._known
+        n, k, _ = own.shape
+        m = len(others)
+        errors = own.flatten(0, 1) @ others.flatten(0, 1).mT
         inputs = torch.full((n, m), float(self.bias), dtype=errors.dtype, device=errors.device)
         if self.weight:
             inputs += self.inputs[0] @ other.inputs[0].mT
         return errors.reshape(n, k, m, k) * inputs[:, None, :, None]
+
+    def push(self, v: dict[str, Tensor]) -> Tensor:
+        """Return this layer's part of J v, shape `(n, k)`."""
+        moved = self._known.new_zeros(())
+        if self.weight:
+            moved = moved + self.inputs[0] @ v[self.prefix + "weight"].mT
+        if self.bias:
+            moved = moved + v[self.prefix + "bias"]
+        return torch.einsum("nko,no->nk", self._known, moved.expand(len(self._known), -1))
+
+    def pull(self, u: Tensor) -> dict[str, Tensor]:
+        """Return this layer's part of Jᵀ u by name, u of shape `(n, k)`."""
+        errors = torch.einsum("nko,nk->no", self._known, u)
+        parts = {}
+        if self.weight:
+            parts[self.prefix + "weight"] = errors.mT @ self.inputs[0]
+        if self.bias:
+            parts[self.prefix + "bias"] = errors.sum(0)
+        return parts
+
+    def rows(self) -> dict[str, Tensor]:
+        """Return Jacobian rows by name, shape `(n, k, p)`."""
+        parts = {}
+        if self.weight:
+            outer = torch.einsum("nko,ni->nkoi", self._known, self.inputs[0])
+            parts[self.prefix + "weight"] = outer.flatten(2)
+        if self.bias:
+            parts[self.prefix + "bias"] = self._known
+        return parts
+
+    @property
+    def _known(self) -> Tensor:
+        assert self.errors is not None
+        return self.errors
 
 
 def tap_linear_layers(
@@ -44,33 +93,58 @@ def tap_linear_layers(
     """Return taps of the linear layers that own some of the named parameters alone.
 
     The caller treats the following by rows, and they are left out: layers that are called more than
-    once, layers whose inputs have more than one axis besides the samples, and parameters that
-    several modules share.
+    once, layers whose inputs have more than one axis besides the samples, parameters that several
+    modules share, and layers where Jᵀ times a fixed vector is not what autograd returns.
     """
     taps = _taps(module, names)
-    if not taps:
+    own = [name for tap in taps.values() for name in tap.names]
+    if not own:
         return {}
-    try:
-        with torch.enable_grad(), _listening(module, taps):
-            outputs = functional_call(module, params, (x,))
-            sums = [column.sum() for column in outputs.reshape(len(x), -1).unbind(1)]
-    except RuntimeError:  # autograd cannot follow this forward pass; the rows will raise the error
-        return {}
-    used = {
-        name: tap
-        for name, tap in taps.items()
-        if len(tap.inputs) == 1 and tap.inputs[0].ndim == 2 and len(tap.inputs[0]) == len(x)
-    }
-    if not used:
-        return {}
-    sources = [tap.outputs[0] for tap in used.values()]
-    errors = [
-        torch.autograd.grad(total, sources, retain_graph=True, materialize_grads=True)
-        for total in sums
-    ]
+    with torch.enable_grad():
+        leaves = [params[name].detach().requires_grad_() for name in own]
+        given = {**params, **dict(zip(own, leaves, strict=True))}
+        try:
+            with _listening(module, taps):
+                outputs = functional_call(module, given, (x,)).reshape(len(x), -1)
+        except RuntimeError:  # autograd cannot follow this forward pass; the rows raise the error
+            return {}
+        used = {
+            name: tap
+            for name, tap in taps.items()
+            if len(tap.inputs) == 1 and tap.inputs[0].ndim == 2 and len(tap.inputs[0]) == len(x)
+        }
+        if not used or not outputs.requires_grad:
+            return {}
+        sources = [tap.outputs[0] for tap in used.values()]
+        errors = [
+            _gradients(column, sources, torch.ones_like(column)) for column in outputs.unbind(1)
+        ]
+        size = outputs.numel()
+        probe = torch.cos(torch.arange(size, dtype=outputs.dtype, device=outputs.device))
+        probe = probe.reshape(outputs.shape)
+        pulled = dict(zip(own, _gradients(outputs, leaves, probe), strict=True))
     for tap, per_output in zip(used.values(), zip(*errors, strict=True), strict=True):
         tap.errors = torch.stack(per_output, dim=1)
-    return used
+    return {name: tap for name, tap in used.items() if _agrees(tap.pull(probe), pulled)}
+
+
+def covers(module: Module, names: list[str]) -> bool:
+    """Return whether all named parameters belong to linear layers that own them alone."""
+    found = (name for tap in _taps(module, names).values() for name in tap.names)
+    return not set(names).difference(found)
+
+
+def _gradients(outputs: Tensor, sources: list[Tensor], weights: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(outputs, sources, weights, retain_graph=True, materialize_grads=True)
+
+
+def _agrees(ours: dict[str, Tensor], true: dict[str, Tensor]) -> bool:
+    """Return whether two gradients of the same parameters agree."""
+    for name, g in ours.items():
+        size = g.abs().max() + true[name].abs().max()
+        if not bool((g - true[name]).abs().max() <= 1e4 * torch.finfo(g.dtype).eps * size):
+            return False
+    return True
 
 
 def _taps(module: Module, names: list[str]) -> dict[str, Tap]:
@@ -84,7 +158,7 @@ def _taps(module: Module, names: list[str]) -> dict[str, Tap]:
         prefix = f"{name}." if name else ""
         weight, bias = (prefix + kind in names for kind in ("weight", "bias"))
         if weight or bias:
-            taps[name] = Tap([], [], weight, bias)
+            taps[name] = Tap(prefix, weight, bias, [], [])
     return taps
 
 

@@ -15,7 +15,14 @@ from natgrad.errors import (
 from natgrad.linalg._precision import default_rtol
 from natgrad.parametrizations._guard import explained, guard_contract, guarded
 
-__all__ = ["Design", "LiftedHypothesis", "LinearHypothesis", "Parametrization", "Params"]
+__all__ = [
+    "Design",
+    "LiftedHypothesis",
+    "LinearHypothesis",
+    "Linearization",
+    "Parametrization",
+    "Params",
+]
 
 Params = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 """Parameters: a tensor, a tuple or a dict of tensors, depending on the parametrization."""
@@ -45,6 +52,30 @@ class Design:
     matrix: Tensor
     expand: Callable[[Tensor], Any]
     compress: Callable[[Any], Tensor]
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """The Jacobian J at some inputs, after one pass through the model.
+
+    Attributes:
+        gram: Returns J Jᵀ, shape `(n, k, n, k)`.
+        push: v ↦ J v, shape `(n, k)`.
+        pull: u ↦ Jᵀ u, from shape `(n, k)` to parameters.
+        design: Returns J as a `Design`.
+
+    Example:
+        >>> from natgrad import Network
+        >>> network = Network(torch.nn.Linear(3, 2))
+        >>> at = network.linearized(network.init(), torch.zeros(5, 3))
+        >>> at.gram().shape, at.design().matrix.shape
+        (torch.Size([5, 2, 5, 2]), torch.Size([5, 2, 8]))
+    """
+
+    gram: Callable[[], Tensor]
+    push: Callable[[Any], Tensor]
+    pull: Callable[[Tensor], Any]
+    design: Callable[[], Design]
 
 
 class Parametrization(ABC, Generic[P]):
@@ -135,6 +166,11 @@ class Parametrization(ABC, Generic[P]):
             rows = [self.restrict(row, layer) for row in rows]
         matrix = torch.stack([flatten(row) for row in rows]).reshape(len(x), size // len(x), -1)
         return Design(matrix, lambda z: unflatten(z, params), flatten)
+
+    @guarded
+    def linearized(self, params: P, x: Tensor, layer: int | None = None) -> Linearization | None:
+        """Return the Jacobian of one layer or of all, if products with it share their work."""
+        return None
 
     @guarded
     def gram(self, params: P, x: Tensor, other: Tensor, layer: int | None = None) -> Tensor:

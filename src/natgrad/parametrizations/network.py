@@ -1,6 +1,6 @@
 """Any `torch.nn.Module`, exactly, through torch.func."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -15,8 +15,8 @@ from natgrad._named import options
 from natgrad.errors import DtypeError, ModuleError, ShapeError
 from natgrad.parametrizations._arguments import check_leaves, check_match
 from natgrad.parametrizations._guard import first_line
-from natgrad.parametrizations._linear_taps import tap_linear_layers
-from natgrad.parametrizations.base import Design, Parametrization, unflatten
+from natgrad.parametrizations._linear_taps import covers, tap_linear_layers
+from natgrad.parametrizations.base import Design, Linearization, Parametrization, unflatten
 
 __all__ = ["Network"]
 
@@ -60,6 +60,7 @@ class Network(Parametrization[Dict]):
             )
         self.module = module
         self.memory = integer(memory, "memory", low=1)
+        self._sizes: dict[torch.Size, int] = {}  # number of outputs by shape of the inputs
 
     def __repr__(self) -> str:
         """Return the constructor call, the module by its class."""
@@ -194,14 +195,19 @@ class Network(Parametrization[Dict]):
         The kernel costs N² P + N³ operations and N² numbers, the rows N P² + P³ and N P. With more
         outputs than parameters the kernel is singular besides.
         """
-        with torch.no_grad():
-            outputs = self._predict(params, x).numel()
-        return outputs < sum(t.numel() for t in params.values())
+        if x.shape not in self._sizes:  # it decides about cost only
+            with torch.no_grad():
+                self._sizes[x.shape] = self._predict(params, x).numel()
+        return self._sizes[x.shape] < sum(t.numel() for t in params.values())
 
     def design(self, params: Dict, x: Tensor, layer: int | None = None) -> Design:
         """Return the dense Jacobian, `(n, k, p)`; n k p numbers of memory."""
         names = self._layer_names(params, layer)
-        matrix = torch.cat([rows for rows in self._row_chunks(params, x, names)])
+        rows = torch.cat([rows for rows in self._row_chunks(params, x, names)])
+        return self._as_design(params, names, rows)
+
+    def _as_design(self, params: Dict, names: list[str], matrix: Tensor) -> Design:
+        """Return rows `(n, k, p)` of the named parameters as a design."""
         chosen = {name: params[name] for name in names}
 
         def expand(z: Tensor) -> Dict:
@@ -214,35 +220,42 @@ class Network(Parametrization[Dict]):
         """Return J(x) J(other)ᵀ, `(n, k, m, k)`.
 
         Linear layers contribute products of their inputs' and errors' inner products; all other
-        parameters chunks of Jacobian rows, recomputed as needed. The first is checked against one
-        true Jacobian product, and rows are used for everything if it fails.
+        parameters chunks of Jacobian rows, recomputed as needed.
         """
         names = self._layer_names(params, layer)
         left = tap_linear_layers(self.module, params, names, x)
         right = left if other is x else tap_linear_layers(self.module, params, names, other)
-        tapped = [name for name in names if name.rpartition(".")[0] in left]
-        if not tapped or left.keys() != right.keys():
-            return self._row_gram(params, x, other, names)
-        total = torch.stack([tap.gram(right[name]) for name, tap in left.items()]).sum(0)
+        shared = [name for name in left if name in right]
+        total = [left[name].gram(right[name]) for name in shared]
+        tapped = {name for owner in shared for name in left[owner].names}
         rest = [name for name in names if name not in tapped]
         if rest:
-            total = total + self._row_gram(params, x, other, rest)
-        if self._agrees(params, x, other, names, total):
-            return total
-        return self._row_gram(params, x, other, names)
+            total.append(self._row_gram(params, x, other, rest))
+        return torch.stack(total).sum(0)
 
-    def _agrees(
-        self, params: Dict, x: Tensor, other: Tensor, names: list[str], gram: Tensor
-    ) -> bool:
-        """Return whether the kernel times a fixed vector is J(x) J(other)ᵀ times it."""
-        m, k = gram.shape[2:]
-        probe = torch.cos(torch.arange(m * k, dtype=gram.dtype, device=gram.device))
-        pulled = self.vjp(params, other, probe)
-        pulled = {n: t if n in names else torch.zeros_like(t) for n, t in pulled.items()}
-        true = self.jvp(params, x, pulled).reshape(-1)
-        ours = gram.flatten(2).flatten(0, 1) @ probe
-        tolerance = 1e4 * torch.finfo(gram.dtype).eps * (true.abs().max() + ours.abs().max())
-        return bool(((ours - true).abs() <= tolerance).all())
+    def linearized(self, params: Dict, x: Tensor, layer: int | None = None) -> Linearization | None:
+        """Return the Jacobian through linear layers' inputs and errors, if they own all of it."""
+        names = self._layer_names(params, layer)
+        if not covers(self.module, names):
+            return None
+        taps = list(tap_linear_layers(self.module, params, names, x).values())
+        if {name for tap in taps for name in tap.names} != set(names):
+            return None
+
+        def pull(u: Tensor) -> Dict:
+            parts = {name: g for tap in taps for name, g in tap.pull(u).items()}
+            return {name: parts.get(name, torch.zeros_like(t)) for name, t in params.items()}
+
+        def design() -> Design:
+            rows = {name: r for tap in taps for name, r in tap.rows().items()}
+            return self._as_design(params, names, torch.cat([rows[name] for name in names], 2))
+
+        return Linearization(
+            gram=lambda: _sum(tap.gram(tap) for tap in taps),
+            push=lambda v: _sum(tap.push(v) for tap in taps),
+            pull=pull,
+            design=design,
+        )
 
     def _row_gram(self, params: Dict, x: Tensor, other: Tensor, names: list[str]) -> Tensor:
         """Return J(x) J(other)ᵀ of the named parameters from chunks of rows."""
@@ -354,6 +367,10 @@ def _differentiable_attention() -> Iterator[None]:
 
 def _count(t: Tensor) -> Tensor:
     return torch.arange(t.numel(), dtype=t.dtype, device=t.device).reshape(t.shape)
+
+
+def _sum(parts: Iterable[Tensor]) -> Tensor:
+    return torch.stack(list(parts)).sum(0)
 
 
 def _zeros(params: Dict) -> Dict:

@@ -5,6 +5,7 @@ Every row is one contrast of one sample's outputs: an equation c·(J v) = b with
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from natgrad.linalg._columns import column_exponents, times_power
 from natgrad.linalg._graded import MILD_SPREAD, bare_graded_lstsq
 from natgrad.linalg._lstsq import bare_lstsq, condition, gram_inverse
 from natgrad.linalg._precision import default_rtol, widen
-from natgrad.parametrizations.base import Design, P, combine
+from natgrad.parametrizations.base import Design, Linearization, P, combine
 
 # A Gram matrix is tried if refinement can converge, and used if it does.
 _SAFE = 0.1
@@ -73,12 +74,13 @@ def _shared(
 
 def _solve_rows(problem: Problem[P], layer: int | None) -> tuple[P, int]:
     """Return the solution of one layer (or all) and the rank of its rows."""
-    model = problem.parametrization
-    if model.prefers_gram(problem.params, problem.x):
-        v = _by_kernel(problem, layer)
+    model, params, x = problem.parametrization, problem.params, problem.x
+    at = model.linearized(params, x, layer)
+    if model.prefers_gram(params, x):
+        v = _by_kernel(problem, layer, at)
         if v is not None:
             return v, problem.white.target.numel()
-    return _by_design(problem, model.design(problem.params, problem.x, layer))
+    return _by_design(problem, model.design(params, x, layer) if at is None else at.design())
 
 
 def _by_design(problem: Problem[P], design: Design) -> tuple[P, int]:
@@ -109,7 +111,7 @@ def _by_design(problem: Problem[P], design: Design) -> tuple[P, int]:
     return design.expand(z if exponents is None else times_power(z, -exponents)), fit.rank
 
 
-def _by_kernel(problem: Problem[P], layer: int | None) -> P | None:
+def _by_kernel(problem: Problem[P], layer: int | None, at: Linearization | None) -> P | None:
     """Solve on K = C J Jᵀ Cᵀ if that is safe; None if rows are (nearly) dependent.
 
     Without damping independent rows can all be met, so weights cancel and are not used. The
@@ -117,7 +119,8 @@ def _by_kernel(problem: Problem[P], layer: int | None) -> P | None:
     """
     white, model, x = problem.white, problem.parametrization, problem.x
     damping = problem.sum_damping
-    kernel = contract(model.gram(problem.params, x, x, layer), white, white)
+    gram = model.gram(problem.params, x, x, layer) if at is None else at.gram()
+    kernel = contract(gram, white, white)
     b = white.target.flatten()
     weight = torch.ones_like(b)
     if damping:
@@ -128,7 +131,12 @@ def _by_kernel(problem: Problem[P], layer: int | None) -> P | None:
     if inverse is None or condition(kernel, inverse) > _SAFE / torch.finfo(b.dtype).eps:
         return None
 
+    def push(v: P) -> Tensor:
+        return model.jvp(problem.params, x, v) if at is None else at.push(v)
+
     def pull(z: Tensor) -> P:
+        if at is not None:
+            return cast(P, at.pull(white.transpose((weight * z).reshape(white.target.shape))))
         v = problem.pull(weight * z)
         return v if layer is None else model.restrict(v, layer)
 
@@ -136,7 +144,7 @@ def _by_kernel(problem: Problem[P], layer: int | None) -> P | None:
     z = inverse @ (weight * b)
     v, error = pull(z), math.inf
     for _ in range(_REFINEMENTS):
-        moved = white.apply(model.jvp(problem.params, x, v).reshape(len(x), -1)).flatten()
+        moved = white.apply(push(v).reshape(len(x), -1)).flatten()
         residual = weight * (b - moved) - damping * z
         previous, error = error, float(residual.abs().max())
         if error <= 32 * eps * size or error > 0.5 * previous:

@@ -288,3 +288,20 @@ def test_a_row_of_nearly_zeros_leaves_the_ridge(size):
     x[1] = size
     assert_near(Row(x, 0.5).left(x), 2 * x.double(), 1e-6)
     assert_near(Row(x, 0.5).left(torch.ones(4, 1)), torch.full((4, 1), 2.0), 1e-6)
+
+
+def test_a_stack_that_eigh_fails_on_is_decomposed_one_by_one(monkeypatch) -> None:
+    """Seen with a float32 stack whose last matrix ends in empty rows."""
+    matrix = randn(3, 5, 5, seed=7)
+    stack = (matrix @ matrix.mT).float()
+    wanted = by_eigen(stack, 0.1, -0.5)
+    true = torch.linalg.eigh
+
+    def failing(a):
+        values, vectors = true(a)
+        if a.ndim == 3:
+            values[-1], vectors[-1] = torch.nan, torch.nan
+        return values, vectors
+
+    monkeypatch.setattr(torch.linalg, "eigh", failing)
+    torch.testing.assert_close(by_eigen(stack, 0.1, -0.5), wanted)

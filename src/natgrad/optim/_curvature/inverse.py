@@ -31,6 +31,7 @@ from natgrad.optim._curvature.solvers import (
     by_low_rank,
     by_woodbury,
     corrected,
+    decomposed,
     from_eigen,
     power_of,
 )
@@ -270,7 +271,7 @@ class Keeper:
             return Diagonal(power_of(matrix + ridge, self.power))
         if self.used == "constant":
             if self._eigen is None:
-                self._eigen = torch.linalg.eigh(matrix)
+                self._eigen = decomposed(matrix)
             values, vectors = self._eigen
             return dense(from_eigen(values, vectors, ridge, self.power))
         if self.used == "eigen":

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from natgrad.linalg import cholesky
-from natgrad.linalg._precision import default_rtol
+from natgrad.linalg._precision import default_rtol, widen
 from natgrad.optim._curvature.factor import symmetric
 
 # Largest relative error of a corrected product along an eigenvector.
@@ -63,6 +63,26 @@ class LowRank:
         return ((g @ self.vectors) * self.values) @ self.vectors.mT + self.rest * g
 
 
+def decomposed(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues and eigenvectors of the lower triangle of Λ, or of a stack of them.
+
+    On the CPU, `eigh` of a stack can return NaN for a finite matrix with empty rows, which it
+    decomposes correctly when it is alone. Then each matrix is decomposed alone, in double
+    precision.
+
+    Example:
+        >>> decomposed(torch.diag(torch.tensor([3.0, 4.0])))[0]
+        tensor([3., 4.])
+    """
+    values, vectors = torch.linalg.eigh(matrix)
+    if bool(torch.isfinite(values).all()):
+        return values, vectors
+    alone = [torch.linalg.eigh(each) for each in widen(matrix).reshape(-1, *matrix.shape[-2:])]
+    values = torch.stack([found[0] for found in alone]).reshape(values.shape)
+    vectors = torch.stack([found[1] for found in alone]).reshape(vectors.shape)
+    return values.to(matrix), vectors.to(matrix)
+
+
 def by_eigen(matrix: Tensor, ridge: float, power: float = -1.0) -> Tensor:
     """Return (Λ + γI)^power from the lower triangle of Λ; without a ridge, on Λ's range.
 
@@ -71,7 +91,7 @@ def by_eigen(matrix: Tensor, ridge: float, power: float = -1.0) -> Tensor:
         tensor([[0.0000, 0.0000],
                 [0.0000, 0.5000]])
     """
-    values, vectors = torch.linalg.eigh(matrix)
+    values, vectors = decomposed(matrix)
     return from_eigen(values, vectors, ridge, power)
 
 
@@ -154,7 +174,7 @@ def by_low_rank(matrix: Tensor, ridge: float, rank: int) -> LowRank:
     block = torch.randn(n, min(rank + 8, n), dtype=full.dtype, device=full.device, generator=source)
     for _ in range(3):
         block = torch.linalg.qr(full @ block)[0]
-    values, inside = torch.linalg.eigh(block.mT @ full @ block)
+    values, inside = decomposed(block.mT @ full @ block)
     values, vectors = values[-rank:].clamp(min=0), block @ inside[:, -rank:]
     tail = max(float(full.diagonal().sum() - values.sum()), 0.0) / max(n - rank, 1)
     rest = 1 / (tail + ridge)

@@ -27,11 +27,11 @@ def claims(config: Matrices, arrays: Arrays) -> Sequence[Claim]:
 
     def claim(
         name: str, statement: str, value: Any, relation: Relation, bound: float, source: str,
-        presets: tuple[str, ...] = _LONG,
+        presets: tuple[str, ...] = _LONG, expected: bool = True,
     ) -> Claim:  # fmt: skip
         return Claim(
             id=name, statement=statement, source=source, value=float(value), relation=relation,
-            bound=bound, n=n, presets=presets,
+            bound=bound, n=n, presets=presets, expected=expected,
         )  # fmt: skip
 
     def own(method: str, norm: str) -> Any:
@@ -71,7 +71,7 @@ def claims(config: Matrices, arrays: Arrays) -> Sequence[Claim]:
               ">=", 0.95, _NETS, ("paper",)),
         claim("relu-kkt-rises", "ReLU networks: the alignment with the stationarity condition in "
               "the optimizer's own norm grows over the second half of its steps (share of runs)",
-              _rises(arrays["alignment"]).mean(), ">=", 0.8, _NETS, ("paper",)),
+              _rises(arrays["alignment"]).mean(), ">=", 0.8, _NETS, ("paper",), expected=False),
         claim("relu-kkt", "ReLU networks: this alignment at the end (median); one at a limit. "
               "Undecided at these numbers of steps", np.nanmedian(arrays["alignment"][..., -1]),
               ">=", 0.99, f"{_NETS}, a limit without a time", ()),
@@ -106,6 +106,8 @@ def departures(config: Matrices, arrays: Arrays) -> Sequence[str]:
     )
     least = shares(arrays)[list(METHODS).index("two layers, gradient flow"), :, 2].min()
     return [
+        "We expected the alignment of ReLU networks to grow on four of five runs. At the paper "
+        "preset it grows on about half of them, so the claim is marked as refuted at 3000 steps.",
         f"Whether ReLU networks arrive at a stationary point is undecided: alignments are {each}; "
         f"{late} of {end.size} runs do not separate their samples.",
         f"Two layers: the smallest share of the nuclear margin over the data sets is {least:.3f}.",

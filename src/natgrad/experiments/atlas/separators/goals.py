@@ -20,6 +20,7 @@ from natgrad.linalg.norms import Lp, Metric, Norm
 KFAC_DAMPING = 0.1
 BOX = 2.0
 """1/λ of AdamW: the half width of its box."""
+_POLISH = 6  # Newton steps after L-BFGS-B
 SCALE = 0.1
 """Initial value of the second factor of diagonal networks; the first starts at zero."""
 
@@ -147,6 +148,14 @@ def _in_box(x: Tensor, y: Tensor) -> Goal:
         bounds=[(-BOX, BOX)] * rows.shape[1], options={"maxiter": 5000, "gtol": 1e-12, "ftol": 0},
     )  # fmt: skip
     b = found.x
+    for _ in range(_POLISH):  # Newton's method on the entries inside the box
+        slope = loss(b)[1]
+        inside = np.abs(np.clip(b - slope, -BOX, BOX)) < BOX
+        x_free, u = rows[:, inside], rows @ b
+        bend = (x_free.T * (0.25 / np.cosh(u / 2) ** 2 / len(rows))) @ x_free
+        step = np.zeros_like(b)
+        step[inside] = np.linalg.lstsq(bend, -slope[inside], rcond=None)[0]
+        b = np.clip(b + step, -BOX, BOX)
     slope = loss(b)[1]
     free = np.abs(np.clip(b - slope, -BOX, BOX) - b).max()  # zero at a stationary point
     size = float(np.abs(loss(np.zeros_like(b))[1]).max())

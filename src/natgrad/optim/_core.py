@@ -40,7 +40,7 @@ class Core:
         model: The model.
         criterion: The criterion.
         factors: How the factors are estimated.
-        refresh: Renew factors and inverses every so many steps.
+        refresh: Renew factors and inverses every so many steps; None for a growing interval.
         method: How directions are computed from the factors.
         solver: How the factors are inverted.
         split: How two factors share the damping.
@@ -63,7 +63,7 @@ class Core:
         criterion: Observed,
         *,
         factors: Factors,
-        refresh: int,
+        refresh: int | None,
         method: Method,
         solver: Solver,
         split: Split,
@@ -338,12 +338,12 @@ def as_factors(factors: Any) -> Factors:
 
 def check_options(
     refresh: Any, method: Any, solver: Any, split: Any, reduction: Any, strict: Any
-) -> int:
-    """Return the number of steps between refreshes; raise a typed error if it is invalid."""
+) -> int | None:
+    """Return the number of steps between refreshes, if given; raise a typed error if invalid."""
     literal(method, "method", Method)
     literal(solver, "solver", Solver)
     literal(split, "split", Split)
     if reduction is not None:
         literal(reduction, "reduction", Reduction)
     flag(strict, "strict")
-    return integer(refresh, "refresh", low=1)
+    return None if refresh is None else integer(refresh, "refresh", low=1)

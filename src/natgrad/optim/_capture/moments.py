@@ -39,6 +39,7 @@ class Factors:
         samples: K, the number of backward passes of sampled errors.
         memory: How many past samples the averages remember. m new samples get the weight
             m / (m + past), past ≤ memory; 0 uses each batch alone, as [BLH18] does, ∞ uses all.
+            By default 750, or twice the longest side of a layer that sees one row of each sample.
         keep: Whether factors stay in memory beside their inverses. False, which needs `memory=0`,
             halves the optimizer's state.
         sharing: For weights used at many positions of a sample (sequences, convolutions):
@@ -58,7 +59,7 @@ class Factors:
 
     source: Source = "sampled"
     samples: int = 1
-    memory: float = 750.0
+    memory: float | None = None
     exact_output: bool = True
     sharing: Sharing = "expand"
     keep: bool = True
@@ -71,7 +72,9 @@ class Factors:
         literal(self.sharing, "sharing", Sharing)
         flag(self.exact_output, "exact_output")
         flag(self.keep, "keep")
-        memory = number(self.memory, "memory", low=0, infinite=True)
+        memory = self.memory
+        if memory is not None:
+            memory = number(memory, "memory", low=0, infinite=True)
         if not self.keep and memory != 0:
             raise InvalidInputError(
                 "keep=False forgets the factors at each step, so memory must be 0, but is "

@@ -58,7 +58,7 @@ class BlockDiagonal:
         coverage: Coverage,
         blocks: Mapping[str, Held],
         *,
-        memory: float,
+        memory: float | None,
         relative: bool = False,
         adam: bool = False,
         chain: Chain | None = None,

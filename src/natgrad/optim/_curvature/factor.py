@@ -159,11 +159,15 @@ def symmetric(lower: Tensor) -> Tensor:
     return torch.tril(lower) + torch.tril(lower, -1).mT
 
 
+MEMORY = 750.0
+"""How many past samples are remembered, if nothing else is said."""
+
+
 class Factor:
     """A second moment averaged over batches; new samples are weighted by their number.
 
     Args:
-        memory: How many past samples are remembered.
+        memory: How many past samples are remembered; None for `MEMORY`.
         side: n, if the average is a stack of blocks on the diagonal of an n × n matrix.
 
     Attributes:
@@ -176,8 +180,8 @@ class Factor:
         change: (R, w) if the last change was Λ ← (1 − w) Λ + RᵀR with few rows R.
     """
 
-    def __init__(self, memory: float, side: int | None = None) -> None:
-        self.memory, self.side = memory, side
+    def __init__(self, memory: float | None, side: int | None = None) -> None:
+        self.memory, self.side = MEMORY if memory is None else memory, side
         self.known = False
         self.rows: Tensor | None = None
         self.summed: Tensor | None = None

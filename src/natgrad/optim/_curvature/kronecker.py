@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from natgrad.optim._capture.batch import Batch, Call
-from natgrad.optim._curvature.factor import Factor, Gram, average, ridges
+from natgrad.optim._curvature.factor import MEMORY, Factor, Gram, average, ridges
 from natgrad.optim._curvature.inverse import Keeper, Solver
 from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
@@ -25,7 +25,8 @@ class KroneckerBlock:
 
     Args:
         layer: The layer.
-        memory: How many past samples the factors remember.
+        memory: How many past samples the factors remember; None for `MEMORY`, or twice the
+            longest side of a layer that sees one row of each sample.
         split: How the factors share the damping.
         solver: How the factors are inverted.
         power: −1 for the natural gradient, −½ for square-root whitening ([BLH18] §6).
@@ -41,7 +42,7 @@ class KroneckerBlock:
         self,
         layer: Layer,
         *,
-        memory: float,
+        memory: float | None,
         split: Split,
         solver: Solver,
         power: float = -1.0,
@@ -50,6 +51,7 @@ class KroneckerBlock:
         self.layer, self.split, self.keep = layer, split, keep
         inputs, errors = layer.sides
         self.inputs, self.errors = Factor(memory, inputs), Factor(memory, errors)
+        self._grows = memory is None
         self.right = Keeper(solver, power=power, cut=inputs is not None)
         self.left = Keeper(solver, power=power, cut=errors is not None)
         self.mean, self.peak, self.unit = 0.0, 0.0, 1.0
@@ -101,6 +103,11 @@ class KroneckerBlock:
         rows = sum(w * m.rows for w, m in zip(weights, seen, strict=True))
         if world.size > 1:
             (rows,) = world.sum([rows])
+        if self._grows:
+            texts = any(call.positions > 1 for call in batch.calls)
+            alone = abs(rows - 1) < 1e-6 and not texts  # each sample has one row
+            past = max(MEMORY, 2.0 * max(self.layer.shape[-2:])) if alone else MEMORY
+            self.inputs.memory = self.errors.memory = past
         per_row = [w / rows for w in weights]
         found = average(inputs, per_row, world, owner)
         if not seen[0].constant_errors or len(seen) < len(batch.calls):

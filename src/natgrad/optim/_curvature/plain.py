@@ -9,7 +9,7 @@ from torch.nn import Parameter
 
 from natgrad._checks import ALL_FLOATS, tensor
 from natgrad.optim._capture.batch import Batch, Call
-from natgrad.optim._curvature.factor import Factor, Gram, average
+from natgrad.optim._curvature.factor import MEMORY, Factor, Gram, average
 from natgrad.optim._layers.linear import Layer, wide
 from natgrad.optim._states import entries, real
 from natgrad.optim._steps.direction import OuterPart
@@ -29,8 +29,8 @@ class PlainBlock:
         memory: How many past samples the trace remembers.
     """
 
-    def __init__(self, param: Parameter, memory: float) -> None:
-        self.param, self.memory = param, memory
+    def __init__(self, param: Parameter, memory: float | None) -> None:
+        self.param, self.memory = param, MEMORY if memory is None else memory
         self.trace: float | None = None
         self._past = self._damping = 0.0
 
@@ -148,7 +148,7 @@ class DiagonalBlock:
         mean: Mean of the diagonal at the last refresh.
     """
 
-    def __init__(self, layer: Layer, *, memory: float) -> None:
+    def __init__(self, layer: Layer, *, memory: float | None) -> None:
         self.layer, self.squares = layer, Factor(memory)
         self._damping = self.mean = 0.0
 

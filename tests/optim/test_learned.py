@@ -392,3 +392,15 @@ def test_texts_and_given_memories_are_left_alone() -> None:
         assert {block.inputs.memory for block in found} == {wanted}
         optimizer.zero_grad()
         optimizer.remove()
+
+
+def test_a_given_interval_is_kept() -> None:
+    """Whatever the loss does."""
+    model, criterion = seeded(lambda: mlp(3, 4, 2)), Gaussian()
+    optimizer = NGD(model, criterion, refresh=9)
+    gaps = []
+    for k in range(90):
+        train(optimizer, criterion, X, Y, 1)
+        if optimizer.statistics.refreshed:
+            gaps.append(k)
+    assert torch.tensor(gaps).diff()[-5:].tolist() == [9] * 5

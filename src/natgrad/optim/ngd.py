@@ -386,7 +386,7 @@ class NGD(Resumable):
             depth=direction.depth,
             scale=core.preconditioner.scale,
         )
-        if self._lengths is not None:
+        if self._lengths is not None and core.schedule.every is None:
             since = core.schedule.since
             stale = stale or self._lengths.outdated(refreshed=seen.refreshed, since=since)
         if core.world.size > 1:  # processes must agree, and may differ in the last bit

@@ -28,18 +28,8 @@ _FAILURES = (
 _CONTRACT = frozenset(
     (
         *("check_inputs", "predict", "jvp", "vjp", "layers", "restrict", "prefers_gram", "design"),
-        *(
-            "linearized",
-            "gram",
-            "fisher_default",
-            "hypothesis",
-            "push",
-            "pull",
-            "lift",
-            "evaluate",
-            "adjoint",
-        ),
-        *("reads_entries", "coefficients", "natural_lift", "surjective", "reachable"),
+        *("gram", "fisher_default", "hypothesis", "push", "pull", "lift", "evaluate", "adjoint"),
+        *("reads_entries", "coefficients", "natural_lift", "surjective", "reachable", "linearized"),
     )
 )
 _TENSORS = frozenset(("x", "other", "u", "g", "h", "basis", "contrast", "left_root", "right_root"))

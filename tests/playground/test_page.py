@@ -90,11 +90,39 @@ def test_a_far_point_moves_natural_gradient_and_no_margin(visit) -> None:
     far = page.locator(".dot").nth(3).locator(".plus").bounding_box()
     page.mouse.move(far["x"] + 5, far["y"] + 5)
     page.mouse.down()
-    page.mouse.move(box["x"] + 0.63 * box["width"], box["y"] + 20, steps=3)
+    page.mouse.move(far["x"] + 5, box["y"] + 20, steps=3)  # straight up, as the story says
     page.mouse.up()
     settled(page)
     assert [angle(page, line) for line in "ab"] == margins
     assert angle(page, "v") != corner
+    assert "from the ℓ2 margin" in page.locator("#message h2").inner_text()
+
+
+@needs_browser
+@pytest.mark.parametrize("address", ["p1,2;m1,2", "p1,2;p-1,-2"])
+def test_points_that_cancel_each_other_have_no_line(browser, address) -> None:
+    with Visit(browser, PAGE, f"#tab=plane&points={address}") as visit:
+        page = visit.page
+        assert "cancel" in page.locator("#message h2").inner_text()
+        assert angle(page, "1") == angle(page, "n") == "none"
+        assert page.locator("#field line.line:visible").count() == 0
+        assert visit.said == []
+
+
+@needs_browser
+@pytest.mark.parametrize("address", ["p1,2%", "p1,2;%E0%A4%A", "zzz"])
+def test_a_damaged_address_opens_the_page_with_what_can_be_read(browser, address) -> None:
+    with Visit(browser, PAGE, f"#tab=plane&points={address}") as visit:
+        assert points(visit.page)
+        assert visit.page.locator("#stories button").count() == 4
+        assert visit.said == []
+
+
+@needs_browser
+def test_a_single_point_is_described(browser) -> None:
+    with Visit(browser, PAGE, "#tab=plane&points=p1,2&t=12") as visit:
+        text = visit.page.locator("#message p").inner_text()
+        assert text.startswith("NGD has reached its limit, which is set by point 1 (ringed).")
 
 
 @needs_browser

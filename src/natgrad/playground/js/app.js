@@ -35,6 +35,8 @@
       limits.margins.forEach((limit, k) => (betas[ng.LIMITS[k]] = limit.b));
       betas.v = limits.vertex.b;
     }
+    // Zero weights have no line: the points may cancel each other.
+    for (const [k, b] of Object.entries(betas)) if (!(Math.hypot(...b) > 0)) delete betas[k];
     return { ...state, rows, found, limits, betas, paths };
   }
 

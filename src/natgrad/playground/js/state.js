@@ -55,13 +55,21 @@
     };
   }
 
+  const readable = (text) => {
+    try {
+      return decodeURIComponent(text);
+    } catch {
+      return text; // a damaged address
+    }
+  };
+
   // The state of an address, or of `state` where the address says nothing that can be used.
   ng.decode = function (hash, state) {
     const parts = Object.fromEntries(
       hash
         .replace(/^#/, "")
         .split("&")
-        .map((part) => [part.slice(0, part.indexOf("=")), decodeURIComponent(part.slice(part.indexOf("=") + 1))])
+        .map((part) => [part.slice(0, part.indexOf("=")), readable(part.slice(part.indexOf("=") + 1))])
     );
     const view = within(parts.view, 1, 20, state.view);
     const points = (parts.points ?? "")
@@ -70,16 +78,17 @@
       .filter(Boolean)
       .slice(0, ng.MOST_POINTS)
       .map(([, label, x, y]) => ng.placed({ x: Number(x), y: Number(y), label: label === "p" ? 1 : -1 }, view));
+    const given = points.length > 0 || parts.points === ""; // no points at all can be shared, too
     const every = new Set([...ng.LINES, ...ng.LIMITS]);
     return {
       ...state,
       tab: parts.tab === "matrix" ? "matrix" : "plane",
-      points: parts.points === undefined ? state.points : points,
+      points: given ? points : state.points,
       view,
       time: within(parts.t, -1, 12, state.time),
       scale: within(parts.scale, -3, 0, state.scale),
       shown: parts.on === undefined ? state.shown : new Set([...parts.on].filter((c) => every.has(c))),
-      story: parts.points === undefined ? state.story : (parts.story ?? null),
+      story: given ? (parts.story ?? null) : state.story,
       matrix: decodeMatrix(parts.matrix, state.matrix),
     };
   };

@@ -28,12 +28,12 @@
     far: {
       name: "Far points pull NGD",
       points: rows([[1, 0.5], [-0.7, -1.85, -1], [2.3, -1.2], [4.2, -0.6], [-4.4, 0.3, -1]]),
-      view: 5.2,
+      view: 6.5,
       time: 12,
       scale: -1,
       shown: "nabv",
       title: "NGD is not a maximum margin, in any norm.",
-      text: "Margins look only at the nearest points. NGD ends in a corner that the sum of all points selects. Drag the far point on the right to the top: the dashed margins stay where they are, and NGD jumps to another corner.",
+      text: "Margins look only at the nearest points. NGD ends in a corner that the sum of all points selects. Drag the far point on the right straight up to the top: the dashed margins stay where they are, and NGD jumps to another corner.",
     },
     d1: {
       name: "Other coordinates",

@@ -5,6 +5,7 @@ yet is shown by the small picture that `_pictures.py` keeps in `_static/figures`
 """
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ def _entry(experiment: Experiment[Any], suffix: str) -> list[str]:
         preset = json.loads((KEPT / "presets.json").read_text())[experiment.folder]
         few = ", a few steps only: the form of the figure, not its result" * (preset == "smoke")
         picture += [f"   The {preset} preset{few}.", ""]
+    source = re.sub(r"docs/(\w+)\.md", r":doc:`/\1`", experiment.source)
     return [
         f".. _figure-{experiment.folder}:",
         "",
@@ -62,6 +64,6 @@ def _entry(experiment: Experiment[Any], suffix: str) -> list[str]:
         "",
         f"   natgrad reproduce {experiment.name}",
         "",
-        f"{experiment.source}. Minutes on two cores: {minutes}.",
+        f"{source}. Minutes on two cores: {minutes}.",
         "",
     ]

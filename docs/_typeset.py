@@ -21,9 +21,12 @@ def as_meant(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
         if equation != inside:
             text.append("")
         inside = equation
-        text.append(line if example else escaped(line))
+        text.append(line if example else _PAGE.sub(r":doc:`/\1`", escaped(line)))
     lines[:] = text
 
+
+# A page of the site, as a docstring names it.
+_PAGE = re.compile(r"\bdocs/(\w+)\.md\b")
 
 # A line of prose, not the name of a section such as "Args:", an item of a list or an example.
 _PROSE = re.compile(r"(?![-*>|]|\d+\.|.*:$)\S")

@@ -76,7 +76,7 @@ for name, limit in limits.items():
 # %%
 # Compare the angles of β. At depth 2 the limit is approached so slowly, like
 # 1/log t, that no training will ever reach it. At depth 4 the classifier uses the
-# first feature alone, and it stays that way.
+# first feature alone, for good.
 
 
 def degrees(beta):

@@ -75,7 +75,8 @@ for name, (_, _, losses, accuracy) in runs.items():
 # how well their factors are conditioned, and what they cost.
 
 model, optimizer, losses, _ = runs["NGD"]
-print(optimizer.statistics)
+for name, value in optimizer.statistics.scalars().items():
+    print(f"{name:24} {value:.4g}")
 
 # %%
 print(ng.diagnose(model, criterion, x[:250]))

@@ -31,7 +31,7 @@ EXPERIMENT = Experiment(
     source="natgrad, docs/findings.md",
     story="Damping that follows the loss turns natural gradient into gradient descent, or leaves "
     "it alone. Every path ends at the shortest separator with its tight rows: those of the ℓ2 "
-    "margin up to a = 1, more of them above, and a vertex when there is one for each feature. "
+    "margin up to a = 1, more of them above, and a vertex when there are as many as features. "
     "So an exponent of the damping schedule decides which separator is learned.",
     presets={
         "smoke": Damping(powers=(0.5, 1.0, 2.0), seeds=(0,)),

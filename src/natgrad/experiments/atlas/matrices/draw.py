@@ -73,7 +73,11 @@ def _table(
     axes.imshow(values, cmap="Blues", vmin=span[0], vmax=span[1] + 0.25, aspect="auto")
     for (i, j), value in np.ndenumerate(values):
         weight = "bold" if value == np.nanmax(values[i]) else "normal"
-        axes.text(j, i, f"{value:.3f}", ha="center", va="center", fontsize=10, fontweight=weight)
+        dark = value - span[0] > 0.6 * (span[1] + 0.25 - span[0])
+        axes.text(
+            j, i, f"{value:.3f}", ha="center", va="center", fontsize=10, fontweight=weight,
+            color="white" if dark else INK,
+        )  # fmt: skip
     axes.set_xticks(range(len(columns)), columns, fontsize=9)
     axes.set_yticks(range(len(rows)), [row.replace(", ", ",\n") for row in rows], fontsize=8.5)
     axes.tick_params(length=0)

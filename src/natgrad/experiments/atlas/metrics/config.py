@@ -35,7 +35,7 @@ EXPERIMENT = Experiment(
     source="natgrad, docs/findings.md; arXiv 1803.07033 for the metrics",
     story="Replace the Fisher by K-FAC, its diagonal, its population mean or a Wasserstein metric. "
     "The first two end at the largest margin in a norm of their own, the third stops turning "
-    "before it reaches any, and the last changes its mind at κ = 1. The metric decides the "
+    "before it reaches any, and the last switches limits at κ = 1. The metric decides the "
     "separator.",
     presets={
         "smoke": Metrics(seeds=(0, 1)),

@@ -33,11 +33,10 @@ class Fig2:
 
 EXPERIMENT = Experiment(
     name="kmh21/fig2",
-    title="EGD separates the plane differently at each depth, NGD at every depth by the same "
-    "vertex",
+    title="EGD picks a different line at each depth; NGD always picks the same one",
     source="[KMH21] Figure 2",
-    story="Many lines separate these two classes. Gradient flow turns to another one at each "
-    "depth: the ℓ2 max margin at depth 1, sparser ones as the network gets deeper. "
+    story="Many lines separate these two classes. At each depth gradient flow picks a "
+    "different one: the ℓ2 max margin at depth 1, sparser ones as the network gets deeper. "
     "Natural gradient flow takes one path at every depth, to a vertex that a linear "
     "program predicts.",
     presets={

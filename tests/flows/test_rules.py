@@ -13,6 +13,7 @@ from natgrad import (
     Diagonal,
     Direct,
     Gaussian,
+    Network,
     descend,
     diagnostics,
     euclidean,
@@ -33,7 +34,7 @@ from natgrad.flows import (
 )
 from natgrad.limits import certify, gradient_weights, max_margin, multiclass_max_margin
 from natgrad.linalg.norms import Metric, Nuclear, Spectral
-from natgrad.stopping import steps_reached
+from natgrad.stopping import loss_below, steps_reached
 from tests.helpers import F64, assert_near, for_each, kron, randn, signs
 from tests.limits.data import separable
 
@@ -241,3 +242,20 @@ def test_adam_with_weight_decay_is_adamw_of_torch():
     found = run(adam(0.1, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.3), 20).final
     options = {"lr": 0.1, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.3}
     assert_near(found, by_torch(torch.optim.AdamW, 20, **options), 1e-12)
+
+
+def test_a_capped_bias_may_change_its_sign() -> None:
+    """Relative to itself alone, a number can only shrink on its way to zero."""
+    torch.manual_seed(0)
+    module = torch.nn.Linear(3, 1).double()
+    with torch.no_grad():
+        module.bias.fill_(0.3)
+    x = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    y = x @ module.weight.detach().mT - 0.3
+    network = Network(module)
+    run = descend(
+        natural, Gaussian(), network, network.init(), (x, y), step=capped(constant(0.5), 0.1),
+        until=loss_below(1e-8) | steps_reached(100),
+    )  # fmt: skip
+    assert run.losses[-1] < 1e-8
+    assert float(run.final["bias"]) == pytest.approx(-0.3, abs=1e-3)

@@ -119,7 +119,7 @@ def departures(config: Generalization, arrays: Arrays) -> Sequence[str]:
         "The advantage of EGD is the mean over seeds of log(error of exact NGD / error of EGD). "
         "It counts as decided if its 95 % bootstrap interval is above zero.",
         "Exact and damped NGD use the Fisher over the training inputs; for matrices over all "
-        "entries, as [KMH21] §4. No step changes a weight tensor by more than 10 %.",
+        "entries, as [KMH21] §4. No step changes a weight matrix by more than 10 %.",
         "K-FAC is `NGD.published` on all samples at once. NGD has default settings except lr.",
         *_by_kind(config, arrays),
     ]

@@ -83,8 +83,6 @@ class Contest:
         self.turns = 0
         for _ in range(warm):  # until refreshes are rare
             self.natural()
-        if "refresh" not in options:  # the interval grows for 360 steps
-            self.ngd._core.schedule.set(steps=15 * self.ngd.refresh_every, since=0, due=True)
 
     def gradient(self) -> None:
         self.turns += 1
@@ -197,7 +195,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "the same, factors in blocks": {"step_length": Quadratic(), "factors": Factors(rows=None)},
     "the same, of enough rows": {"step_length": Quadratic()},
     "default: learned lengths": {},
-    "default, in the first 90 steps": {"refresh": 6},
     "default, but whole factors": {"factors": Factors(block=None)},
     "default, but all rows": {"factors": Factors(rows=None)},
     "default, but refreshed at every third step": {"refresh": 3},
@@ -210,8 +207,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def cycle(
     model: Module, optimizer: torch.optim.Optimizer, loss: Callable[..., Any], x: Tensor, y: Tensor
 ) -> None:
-    """Take as many steps as the longest cycle of refreshes has."""
-    for _ in range(24):
+    """Take as many steps as a cycle of refreshes has."""
+    for _ in range(6):
         optimizer.zero_grad()
         loss(model(x), y).backward()
         optimizer.step()
@@ -232,10 +229,9 @@ def race_networks() -> list[Row]:
         calls = [partial(cycle, model, sgd, loss, x, y)]
         for options in SETTINGS.values():
             model = make()
-            optimizer = NGD(model, criterion, **options)
-            calls.append(partial(cycle, model, optimizer, criterion, x, y))
-            calls[-1]()
-            optimizer._core.schedule.set(steps=360, since=0, due=True)
+            calls.append(partial(cycle, model, NGD(model, criterion, **options), criterion, x, y))
+            for _ in range(4):
+                calls[-1]()
         base, *ours = cpu_interleaved(*calls, rounds=6)
         for setting, seconds in zip(SETTINGS, ours, strict=True):
             goal = "≤ 1.4" if setting.startswith("default:") else ""

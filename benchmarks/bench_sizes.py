@@ -235,9 +235,9 @@ def measure(name: str, **options: object) -> list[Row]:
         ]
     adam, ours = runs
     assert isinstance(ours.optimizer, NGD)
-    # from the 360th step on, periods have their full length
+    # from the 18th step on, periods have their full length
     period = ours.optimizer.refresh_every
-    ours.optimizer._core.schedule.set(steps=15 * period, since=period, due=False)
+    ours.optimizer._core.schedule.set(steps=18, since=period, due=False)
     for run in runs:
         run.clear()
     refreshed = 0

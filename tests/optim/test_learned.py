@@ -337,37 +337,6 @@ def test_lengths_are_learned_across_batches_that_leave_a_block_out():
     assert moved == {"each.2.weight", "each.2.bias"}
 
 
-def test_refreshes_become_rarer_unless_the_loss_falls() -> None:
-    """Noise alone: the interval is six steps, then a fifteenth of the steps taken, up to 24."""
-    model, criterion = seeded(lambda: mlp(3, 4, 2)), Gaussian()
-    optimizer = NGD(model, criterion)
-    x, y = randn(600, 30, 3, seed=3), randn(600, 30, 2, seed=4)
-    refreshed = []
-    for k in range(600):
-        backward(model, criterion, x[k], y[k])
-        optimizer.step()
-        if optimizer.statistics.refreshed:
-            refreshed.append(k)
-    gaps = torch.tensor(refreshed).diff()
-    assert gaps[:8].tolist() == [1, 1, 2, 3, 4, 6, 6, 6]
-    assert int(gaps.max()) == gaps[-1] == 24
-
-
-def test_factors_are_renewed_when_the_loss_has_fallen() -> None:
-    """The Fisher of a classifier fades with its loss: after 360 steps the interval would be 24."""
-    x = randn(96, 4, seed=5)
-    y = (x @ randn(4, 3, seed=6)).argmax(1)
-    model, criterion = seeded(lambda: mlp(4, 8, 8, 3), seed=2), Categorical()
-    optimizer = NGD(model, criterion)
-    train(optimizer, criterion, x, y, 360)
-    ages, losses = [], []
-    for _ in range(60):
-        losses += train(optimizer, criterion, x, y, 1)
-        ages.append(optimizer._core.schedule.since)
-    assert losses[-1] < 0.5 * losses[0]
-    assert max(ages) < 20
-
-
 @pytest.mark.parametrize(("width", "past"), [(300, 750.0), (1000, 2002.0)])
 def test_wide_layers_remember_more_samples(width, past) -> None:
     model, criterion = seeded(lambda: mlp(width, 5, 2)), Gaussian()
@@ -392,15 +361,3 @@ def test_texts_and_given_memories_are_left_alone() -> None:
         assert {block.inputs.memory for block in found} == {wanted}
         optimizer.zero_grad()
         optimizer.remove()
-
-
-def test_a_given_interval_is_kept() -> None:
-    """Whatever the loss does."""
-    model, criterion = seeded(lambda: mlp(3, 4, 2)), Gaussian()
-    optimizer = NGD(model, criterion, refresh=9)
-    gaps = []
-    for k in range(90):
-        train(optimizer, criterion, X, Y, 1)
-        if optimizer.statistics.refreshed:
-            gaps.append(k)
-    assert torch.tensor(gaps).diff()[-5:].tolist() == [9] * 5

@@ -107,6 +107,7 @@ def _parametrization(name: str, make: Any, params: Any, inputs: Any, layers: int
     enter("vjp", lambda: {**at(), "u": outputs()})
     enter("design", lambda: {**at(), "layer": layers - 1})
     enter("gram", lambda: {**at(), "other": inputs()[:2], "layer": layers - 1})
+    enter("linearized", lambda: {**at(), "layer": layers - 1})
     enter("restrict", lambda: {"v": params(), "layer": layers - 1})
     enter("reads_entries", lambda: {"x": inputs()})
     enter("coefficients", lambda: {"params": params()})

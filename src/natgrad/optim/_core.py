@@ -40,7 +40,7 @@ class Core:
         model: The model.
         criterion: The criterion.
         factors: How the factors are estimated.
-        refresh: Renew factors and inverses every so many steps; None for a growing interval.
+        refresh: Renew factors and inverses every so many steps.
         method: How directions are computed from the factors.
         solver: How the factors are inverted.
         split: How two factors share the damping.
@@ -63,7 +63,7 @@ class Core:
         criterion: Observed,
         *,
         factors: Factors,
-        refresh: int | None,
+        refresh: int,
         method: Method,
         solver: Solver,
         split: Split,
@@ -338,12 +338,12 @@ def as_factors(factors: Any) -> Factors:
 
 def check_options(
     refresh: Any, method: Any, solver: Any, split: Any, reduction: Any, strict: Any
-) -> int | None:
-    """Return the number of steps between refreshes, if given; raise a typed error if invalid."""
+) -> int:
+    """Return the number of steps between refreshes; raise a typed error if it is invalid."""
     literal(method, "method", Method)
     literal(solver, "solver", Solver)
     literal(split, "split", Split)
     if reduction is not None:
         literal(reduction, "reduction", Reduction)
     flag(strict, "strict")
-    return None if refresh is None else integer(refresh, "refresh", low=1)
+    return integer(refresh, "refresh", low=1)

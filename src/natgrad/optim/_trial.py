@@ -74,7 +74,8 @@ def trial(
 ) -> Trial:
     """Take a few steps of `NGD` with default settings, each from the present weights.
 
-    One refreshes the factors, and two do not; again and again if they are fast.
+    One refreshes the factors, as every sixth step will, and two do not; again and again if
+    they are fast.
 
     Args:
         model: The model.

@@ -24,7 +24,6 @@ from natgrad.optim._arguments import (
     trainable,
 )
 from natgrad.optim._capture.batch import Batch
-from natgrad.optim._capture.hooks import LONGEST
 from natgrad.optim._capture.moments import Factors
 from natgrad.optim._capture.scales import scale_notes
 from natgrad.optim._core import Core, Method, Whole, as_factors, as_rules, check_options
@@ -82,10 +81,8 @@ class NGD(Resumable):
         damping: `Falling()` (default) if lengths are learned, `Adaptive()` if they are measured;
             `Fixed`, `Scheduled`, or a number for `Fixed`.
         factors: How the Kronecker factors are estimated.
-        refresh: Steps between updates of factors and inverses; shorter at the beginning. By default
-            6, and if lengths are learned, later a fifteenth of the steps taken, at most 24, or
-            until the loss has fallen by 7 %. With measured lengths also measure ρ and adapt λ
-            then, and when the inverses no longer fit.
+        refresh: Steps between updates of factors and inverses; shorter at the beginning. With
+            measured lengths also measure ρ and adapt λ then, and when the inverses no longer fit.
         method: `"kronecker"`; for comparison `"whitening"` with inverse square roots of the
             factors, `"diagonal"`, and `"conjugate_gradients"` with the whole Fisher.
         solver: How factors are inverted; `"auto"` chooses by cost.
@@ -139,7 +136,7 @@ class NGD(Resumable):
         step_length: StepLength | None = None,
         damping: Damping | float | None = None,
         factors: Factors | None = None,
-        refresh: int | None = None,
+        refresh: int = 6,
         method: Method = "kronecker",
         solver: Solver = "auto",
         weight_average: float | None = 10.0,
@@ -159,9 +156,7 @@ class NGD(Resumable):
         super().__init__(divide(model, params, groups), defaults)
         criterion = observed(likelihood)
         self.model, self.likelihood = model, criterion.base
-        if refresh is None and not isinstance(self.step_length, Learned):
-            refresh = 6
-        self.refresh_every, self.method = refresh or LONGEST, method
+        self.refresh_every, self.method = refresh, method
         self.statistics = StepStatistics()
         self.scaler: torch.amp.GradScaler | None = None
         self._core = Core(
@@ -386,9 +381,6 @@ class NGD(Resumable):
             depth=direction.depth,
             scale=core.preconditioner.scale,
         )
-        if self._lengths is not None and core.schedule.every is None:
-            since = core.schedule.since
-            stale = stale or self._lengths.outdated(refreshed=seen.refreshed, since=since)
         if core.world.size > 1:  # processes must agree, and may differ in the last bit
             stale = core.world.sum([stale])[0] > 0
         core.schedule.advance(due=stale)

@@ -34,7 +34,7 @@ class Preconditioner:
         likelihood: The criterion, as in `NGD`, or a stand-in for another loss with `reduction`.
         damping: λ.
         factors: How the Kronecker factors are estimated.
-        refresh: Calls between updates of factors and inverses; shorter at the beginning. Default 6.
+        refresh: Calls between updates of factors and inverses; shorter at the beginning.
         solver: How factors are inverted.
         split: How two factors share the damping.
         reduction: Reduction of a loss that is not the likelihood itself.
@@ -68,7 +68,7 @@ class Preconditioner:
         *,
         damping: float = 0.01,
         factors: Factors | None = None,
-        refresh: int | None = None,
+        refresh: int = 6,
         solver: Solver = "auto",
         split: Split = "pi",
         reduction: Reduction | None = None,
@@ -77,14 +77,14 @@ class Preconditioner:
     ) -> None:
         self.params = trainable(model, likelihood)
         self.damping = number(damping, "damping", low=0, low_open=True)
-        every = check_options(refresh, "kronecker", solver, split, reduction, strict) or 6
+        refresh = check_options(refresh, "kronecker", solver, split, reduction, strict)
         check_generator(generator, self.params[0])
         self.statistics, self._whole = StepStatistics(), Whole()
         self._core = Core(
             model,
             observed(likelihood),
             factors=as_factors(factors),
-            refresh=every,
+            refresh=refresh,
             method="kronecker",
             solver=solver,
             split=split,

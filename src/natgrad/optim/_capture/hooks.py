@@ -30,17 +30,15 @@ from natgrad.optim._distributed import World
 from natgrad.optim._layers.linear import Layer
 
 # Steps after which the interval between refreshes grows by one, up to the requested interval: the
-# factors change fastest at the beginning. By default it stays at six steps first, and is then a
-# fifteenth of the steps taken, up to 24.
-_GROWTH, _EARLY, _PART, LONGEST = 3, 6, 15, 24
+# factors change fastest at the beginning.
+_GROWTH = 3
 
 
 class Schedule:
     """When factors and inverses are updated.
 
     Args:
-        every: Renew them every so many steps, more often at the beginning; None for an interval
-            that goes on growing.
+        every: Renew them every so many steps, more often at the beginning.
 
     Attributes:
         steps: Number of steps taken.
@@ -49,22 +47,15 @@ class Schedule:
         wanted: Whether the next batch updates everything.
     """
 
-    def __init__(self, every: int | None) -> None:
+    def __init__(self, every: int) -> None:
         self.every = every
         self.set(steps=0, since=0, due=False)
 
     def set(self, *, steps: int, since: int, due: bool) -> None:
         """Set these numbers, and decide whether the next batch updates the factors."""
         self.steps, self.since, self.due = steps, since, due
-        self.wanted = due or steps == 0 or since >= self.interval
-
-    @property
-    def interval(self) -> int:
-        """Return the present number of steps between two refreshes."""
-        first = 1 + self.steps // _GROWTH
-        if self.every is not None:
-            return min(self.every, first)
-        return max(min(_EARLY, first), min(LONGEST, self.steps // _PART))
+        every = min(self.every, 1 + steps // _GROWTH)
+        self.wanted = due or steps == 0 or since >= every
 
     def advance(self, *, due: bool) -> None:
         """Count a step."""

@@ -21,10 +21,6 @@ from natgrad.optim.step_length import Learned
 # the average with which losses are compared.
 _FEW, _LATEST = 8, 0.1
 
-# The Fisher has changed if the loss has fallen to this part of what it was at the last refresh.
-# Then, or where the loss is not known, factors are not older than a few steps.
-_FALLEN, _OLD = 0.93, 6
-
 # If more than this part of the slope is left on average, lengths are far too short.
 _FAR = 0.6
 
@@ -93,7 +89,6 @@ class Lengths:
         self._last: dict[str, Trace] = {}
         self._bound: set[str] = set()
         self._loss = self._spread = 0.0  # averages of losses, and of their distances from it
-        self._fresh = 0.0  # the average at the last refresh
         self._batches = 0
 
     def follow(self, blocks: Iterable[str]) -> None:
@@ -123,18 +118,6 @@ class Lengths:
         self._spread += (abs(loss - self._loss) - self._spread) * weight if weight < 1 else 0.0
         self._loss += (loss - self._loss) * weight
         return raised
-
-    def outdated(self, *, refreshed: bool, since: int) -> bool:
-        """Return whether the factors no longer fit, because the loss has fallen since they did.
-
-        Args:
-            refreshed: Whether this step updated the factors.
-            since: Steps since the last refresh, that one included.
-        """
-        if refreshed:
-            self._fresh = self._loss
-        fallen = not self._batches or 0 < self._loss < _FALLEN * self._fresh
-        return fallen and since >= _OLD
 
     def learn(self, batch: Batch) -> None:
         """Update every η from the slopes of this batch along the last step."""
@@ -263,22 +246,15 @@ class Lengths:
                 "params": [names[p] for p in trace.params],
             }
             tensors |= {names[p]: d for p, d in zip(trace.params, trace.tensors, strict=False)}
-        losses = {
-            "mean": self._loss,
-            "spread": self._spread,
-            "fresh": self._fresh,
-            "batches": self._batches,
-        }
+        losses = {"mean": self._loss, "spread": self._spread, "batches": self._batches}
         numbers = {"values": dict(self.values), "left": self.left}
         return {**numbers, "last": last, "tensors": tensors, "losses": losses}
 
     def check_state(self, state: Any, where: str, names: Mapping[Tensor, str]) -> None:
         """Raise unless the state can be loaded."""
         entries(state, where, ("values", "left", "last", "tensors", "losses"))
-        kept = ("mean", "spread", "fresh", "batches")
-        losses = entries(state["losses"], f"{where}.losses", kept)
-        for name in ("mean", "fresh"):
-            real(losses[name], f"{where}.losses.{name}")
+        losses = entries(state["losses"], f"{where}.losses", ("mean", "spread", "batches"))
+        real(losses["mean"], f"{where}.losses.mean")
         real(losses["spread"], f"{where}.losses.spread", low=0)
         integer(losses["batches"], f"{where}.losses.batches", low=0)
         for block, value in entries(state["values"], f"{where}.values", self.values).items():
@@ -316,7 +292,7 @@ class Lengths:
         self.values, self.left = dict(state["values"]), state["left"]
         losses = state["losses"]
         self._loss, self._spread = losses["mean"], losses["spread"]
-        self._fresh, self._batches = losses["fresh"], losses["batches"]
+        self._batches = losses["batches"]
         self._last = {
             block: self._loaded(block, trace, [kept[name] for name in trace["params"]], state)
             for block, trace in state["last"].items()

@@ -38,7 +38,7 @@ def gradients(model) -> dict[str, Tensor]:
 
 def test_a_first_step_has_the_norm_of_its_layer_along_the_damped_direction():
     model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
-    optimizer = NGD(model, criterion, factors=Factors(source="exact", memory=0))
+    optimizer = NGD(model, criterion, factors=Factors(source="exact", memory=0), weight_decay=0)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     backward(model, criterion, X, Y)
     found = gradients(model)
@@ -59,7 +59,7 @@ def test_a_first_step_has_the_norm_of_its_layer_along_the_damped_direction():
 def test_lengths_follow_the_slope_that_is_left():
     """Against the formula, from gradients and weights alone."""
     model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
-    optimizer = NGD(model, criterion, momentum=0.0)
+    optimizer = NGD(model, criterion, momentum=0.0, weight_decay=0.0)
     logs, left = dict.fromkeys(("0", "2"), math.log(0.03)), 0.0
     past: dict[str, tuple[Tensor, float]] = {}
     for k in range(12):
@@ -181,7 +181,7 @@ def test_parameters_without_a_block_take_adams_steps():
 
     model, criterion = seeded(Scaled), Gaussian()
     with pytest.warns(UncoveredWarning, match="Adam"):
-        optimizer = NGD(model, criterion, momentum=0.0)
+        optimizer = NGD(model, criterion, momentum=0.0, weight_decay=0.0)
     squares, weight = torch.zeros(4, dtype=F64), 0.0
     for k in range(3):
         backward(model, criterion, randn(40, 3, seed=k), Y)
@@ -194,14 +194,31 @@ def test_parameters_without_a_block_take_adams_steps():
         assert_near(before - model.scale.detach(), length * g / (squares.sqrt() + 1e-8), 1e-10)
 
 
-def test_weight_decay_is_in_units_of_the_length():
+@pytest.mark.parametrize(("eta", "share"), [(0.03, 0.03**2), (0.15, 0.15 * 0.1)])
+def test_weight_decay_is_the_square_of_a_short_step(eta, share):
     ends = []
-    for amount in (0.0, 0.1):
+    for amount in (0.0, 0.1, None):
         model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
-        train(NGD(model, criterion, weight_decay=amount), criterion, X, Y, 1)
+        optimizer = NGD(model, criterion, weight_decay=amount, step_length=Learned(start=eta))
+        train(optimizer, criterion, X, Y, 1)
+        assert not optimizer._lengths._bound
         ends.append(weights_of(model))
-    for plain, decayed in zip(*ends, strict=True):
-        assert_near(decayed, (1 - 0.1 * 0.03) * plain, 1e-12)
+    for plain, decayed, default in zip(*ends, strict=True):
+        assert_near(decayed, plain / (1 + 0.1 * share), 1e-12)
+        assert_near(default, plain / (1 + 0.3 * share), 1e-12)
+
+
+def test_a_whole_natural_step_does_not_decay():
+    """Where all labels are fitted steps are that short, whatever the learned length."""
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer = NGD(model, criterion, step_length=Learned(start=0.1), weight_decay=100.0)
+    with torch.no_grad():
+        fitted = model(X) + 1e-9 * randn(*model(X).shape, seed=3)
+    before = weights_of(model)
+    train(optimizer, criterion, X, fitted, 1)
+    assert optimizer._lengths._bound == {"0", "2"}
+    for old, new in zip(before, weights_of(model), strict=True):
+        assert_near(new, old, 1e-7)
 
 
 def test_factors_in_blocks_are_the_diagonal_of_whole_ones():

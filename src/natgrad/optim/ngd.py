@@ -32,7 +32,7 @@ from natgrad.optim._curvature.inverse import Solver
 from natgrad.optim._layers.coverage import announce
 from natgrad.optim._optimizer import Resumable, unscaled
 from natgrad.optim._steps.direction import rates
-from natgrad.optim._steps.learned import Lengths
+from natgrad.optim._steps.learned import DECAY, Lengths
 from natgrad.optim._steps.measured import Measured
 from natgrad.optim._steps.published import as_known_output, as_published
 from natgrad.optim._steps.ruler import Ruler
@@ -68,8 +68,10 @@ class NGD(Resumable):
             wraps a function), or a list of criteria whose losses are added.
         lr: Factor on the step length; schedulers may change it. Learned lengths compensate for a
             constant factor, but not for one below a half.
-        weight_decay: Shrinks weights by 1 − lr · weight_decay at each step, independently of the
-            loss; with learned lengths η, by 1 − lr · η · weight_decay.
+        weight_decay: Shrinks weights after each step, independently of the loss. A step of learned
+            length s multiplies them by 1 / (1 + weight_decay · s · min(s, 0.1)), unless it is a
+            whole natural step; the default is 0.3. With measured lengths they are multiplied by
+            1 − lr · weight_decay; the default is 0.
         groups: Parameters with their own lr or weight_decay, as mappings with `params`. All other
             parameters share the options above. Unequal rates change the direction; the length is
             the best one along the changed direction, times the largest rate.
@@ -130,7 +132,7 @@ class NGD(Resumable):
         likelihood: Criterion = None,  # type: ignore[assignment]  # missing: a sentence
         *,
         lr: float = 1.0,
-        weight_decay: float = 0.0,
+        weight_decay: float | None = None,
         groups: Sequence[Mapping[str, Any]] | None = None,
         momentum: float = 0.8,
         step_length: StepLength | None = None,
@@ -146,9 +148,11 @@ class NGD(Resumable):
         generator: torch.Generator | None = None,
     ) -> None:
         params = trainable(model, likelihood)
+        self.step_length, self.damping = as_rules(step_length, damping, method)
+        if weight_decay is None:
+            weight_decay = DECAY if isinstance(self.step_length, Learned) else 0.0
         defaults = rates_of_groups(lr, weight_decay, momentum)
         check_average(weight_average)
-        self.step_length, self.damping = as_rules(step_length, damping, method)
         self.factors, split = as_factors(factors), self.damping.split
         refresh = check_options(refresh, method, solver, split, reduction, strict)
         check_generator(generator, params[0])

@@ -12,6 +12,9 @@ from torch.nn import Module
 from natgrad.errors import NonFiniteError
 from natgrad.optim._distributed import World
 
+# The longest step up to which the decay of weights grows with its square.
+_FREE = 0.1
+
 
 class Part:
     """One block of a direction.
@@ -305,19 +308,39 @@ def rates(groups: Sequence[Mapping[str, Any]]) -> tuple[float, dict[Tensor, floa
     return largest, {p: float(g["lr"]) / largest for g in groups for p in g["params"]}
 
 
-def decay(groups: Sequence[Mapping[str, Any]], lengths: Mapping[Tensor, float] | None) -> None:
-    """Shrink weights by 1 − lr · weight_decay, independently of their gradients, as in AdamW.
+def shrinkage(
+    groups: Sequence[Mapping[str, Any]], lengths: Mapping[Tensor, float] | None
+) -> dict[Tensor, float]:
+    """Return the factor by which weight decay multiplies each parameter after a step, as in AdamW.
+
+    It is 1 − lr · weight_decay; with learned lengths 1 / (1 + weight_decay · s · min(s, 0.1)),
+    where s = lr · η is the length of the step. Steps along noise are a random walk, which lets
+    weights grow by s² each, relative to the norm of a direction. Decay of the same order holds
+    this off, and vanishes as steps do. Beyond s = 0.1 it grows no faster than s: a decay leaves a
+    slope, and so lengthens steps.
 
     Args:
         groups: Groups of parameters.
-        lengths: Learned length of each parameter, a factor on its decay; None for ones.
+        lengths: Learned length of each parameter's step, for lr = 1; None if they are measured.
     """
+    found = {}
     for group in groups:
-        amount = float(group["lr"]) * float(group["weight_decay"])
-        moved = [p for p in group["params"] if p.grad is not None]
-        if amount and moved:
-            each = [1.0 if lengths is None else lengths.get(p, 0.0) for p in moved]
-            torch._foreach_mul_(moved, [1 - amount * length for length in each])
+        rate, amount = float(group["lr"]), float(group["weight_decay"])
+        for p in group["params"] if rate and amount else ():
+            if p.grad is None:
+                continue
+            if lengths is None:
+                found[p] = 1 - amount * rate
+            elif p in lengths:
+                s = rate * lengths[p]
+                found[p] = 1 / (1 + amount * s * min(s, _FREE))
+    return found
+
+
+def shrink(factors: Mapping[Tensor, float]) -> None:
+    """Multiply parameters by numbers."""
+    if factors:
+        torch._foreach_mul_(list(factors), list(factors.values()))
 
 
 def shorter(dtype: torch.dtype) -> torch.dtype:

@@ -13,13 +13,16 @@ from natgrad.errors import DtypeError, InvalidInputError
 from natgrad.optim._capture.batch import Batch
 from natgrad.optim._distributed import World
 from natgrad.optim._states import entries, real
-from natgrad.optim._steps.direction import Direction, decay, shorter
+from natgrad.optim._steps.direction import Direction, shorter, shrink, shrinkage
 from natgrad.optim.statistics import StepStatistics
 from natgrad.optim.step_length import Learned
 
 # Smaller batches do not show whether a step raised the loss; weight of the latest loss in
 # the average with which losses are compared.
 _FEW, _LATEST = 8, 0.1
+
+DECAY = 0.3
+"""Default weight decay with learned lengths: docs/notebook.md has what it does."""
 
 # If more than this part of the slope is left on average, lengths are far too short.
 _FAR = 0.6
@@ -36,6 +39,7 @@ class Trace:
         gain: Weight of the next change of log η.
         bound: Whether it was shorter than η, so that η may only fall.
         rate: How far along the direction the step went; 0 if it was not the last one.
+        shrunk: By what weight decay then multiplied each parameter.
         owner: The process that keeps the direction; None for all.
     """
 
@@ -45,6 +49,7 @@ class Trace:
     gain: float
     bound: bool
     rate: float
+    shrunk: list[float]
     owner: int | None = None
 
     def along(self) -> Tensor:
@@ -138,7 +143,10 @@ class Lengths:
             self._change(found)
         # A block without a gradient, such as an expert that was not asked, waits for its next one.
         still = {n: t for n, t in self._last.items() if all(p.grad is None for p in t.params)}
-        self._last = {name: replace(last, rate=0.0) for name, last in still.items()}
+        self._last = {
+            name: replace(last, rate=0.0, shrunk=[1.0] * len(last.params))
+            for name, last in still.items()
+        }
 
     def _change(self, found: Mapping[str, float]) -> None:
         """Change every η by its h."""
@@ -170,7 +178,11 @@ class Lengths:
         direction.rescale(shares)
 
     def remember(
-        self, direction: Direction, rate: float, own: Mapping[Tensor, float] | None
+        self,
+        direction: Direction,
+        rate: float,
+        own: Mapping[Tensor, float] | None,
+        shrunk: Mapping[Tensor, float],
     ) -> None:
         """Keep the direction of a step, to update η at the next step.
 
@@ -178,6 +190,7 @@ class Lengths:
             direction: d, after `apply`.
             rate: The largest learning rate.
             own: Each parameter's own, in units of it; None for all ones.
+            shrunk: By what weight decay multiplies parameters after the step.
         """
         for part in direction.parts:
             largest = rate * (1.0 if own is None else max(own[p] for p in part.params))
@@ -187,7 +200,14 @@ class Lengths:
             tensors = part.dense() if part.owner in (None, self.world.rank) else []
             tensors = [d.to(shorter(d.dtype)) for d in tensors]
             self._last[part.name] = Trace(
-                part.params, tensors, part.slope, gain, bound, rate, part.owner
+                part.params,
+                tensors,
+                part.slope,
+                gain,
+                bound,
+                rate,
+                [shrunk.get(p, 1.0) for p in part.params],
+                part.owner,
             )
 
     def take(
@@ -210,9 +230,12 @@ class Lengths:
         """
         for part in direction.parts:
             part.shorten()
-        self.remember(direction, rate, own)
+        # A whole natural step ends at the minimum of its model: decay would only move it away.
+        free = [part for part in direction.parts if part.name not in self._bound]
+        shrunk = shrinkage(groups, {p: self.values[x.name] for x in free for p in x.params})
+        self.remember(direction, rate, own, shrunk)
         direction.move(rate)
-        decay(groups, {p: self.values[x.name] for x in direction.parts for p in x.params})
+        shrink(shrunk)
         # The decrease at the minimum along a direction is half of the slope times the step.
         seen.predicted, seen.share = rate * direction.slope / 2, 1.0
         logs = [math.log(self.values[part.name]) for part in direction.parts]
@@ -222,12 +245,13 @@ class Lengths:
             seen.notes = ["the loss is not known, so no step is undone: pass a closure to step()"]
 
     def undo(self) -> None:
-        """Undo the last step, up to rounding and weight decay, and halve all lengths."""
+        """Undo the last step, up to rounding, and halve all lengths."""
         for last in self._last.values():
             tensors = last.tensors or [_room(p) for p in last.params]
             if last.owner is not None:
                 tensors = [d.contiguous() for d in tensors]
                 self.world.send(tensors, last.owner)
+            torch._foreach_div_(last.params, last.shrunk)
             torch._foreach_add_(last.params, tensors, alpha=last.rate)
         for name, value in self.values.items():
             self.values[name] = max(value / 2, self.rule.floor)
@@ -243,6 +267,7 @@ class Lengths:
                 "gain": trace.gain,
                 "bound": trace.bound,
                 "rate": trace.rate,
+                "shrunk": list(trace.shrunk),
                 "params": [names[p] for p in trace.params],
             }
             tensors |= {names[p]: d for p, d in zip(trace.params, trace.tensors, strict=False)}
@@ -271,7 +296,7 @@ class Lengths:
             path = f"{where}.last.{block}"
             if trace is None:
                 continue
-            entries(trace, path, ("slope", "gain", "bound", "rate", "params"))
+            entries(trace, path, ("slope", "gain", "bound", "rate", "shrunk", "params"))
             for name in ("slope", "rate"):
                 real(trace[name], f"{path}.{name}")
             real(trace["gain"], f"{path}.gain", low=0, high=1)
@@ -279,6 +304,13 @@ class Lengths:
             if not isinstance(trace["params"], list):
                 found = describe(trace["params"])
                 raise DtypeError(f"{path}.params must be a list of names, but is {found}.")
+            factors, count = trace["shrunk"], len(trace["params"])
+            if not isinstance(factors, list) or len(factors) != count:
+                raise DtypeError(
+                    f"{path}.shrunk must be a list of {count} numbers, but is {describe(factors)}."
+                )
+            for k, factor in enumerate(factors):
+                real(factor, f"{path}.shrunk[{k}]", low=1e-300)
             for name in trace["params"]:
                 if name not in free:
                     raise InvalidInputError(f"{path}.params has no tensor for {describe(name)}.")
@@ -308,6 +340,7 @@ class Lengths:
         pairs = zip(params, saved, strict=True) if owner in (None, self.world.rank) else ()
         tensors = [_room(p).copy_(d) for p, d in pairs]
         numbers = {name: trace[name] for name in ("slope", "gain", "bound", "rate")}
+        numbers["shrunk"] = list(trace["shrunk"])
         return Trace(params, tensors, **numbers, owner=owner)
 
 

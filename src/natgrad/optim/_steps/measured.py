@@ -8,7 +8,7 @@ from torch import Tensor
 
 from natgrad.optim import statistics
 from natgrad.optim._capture.batch import Batch
-from natgrad.optim._steps.direction import Backup, Direction, decay
+from natgrad.optim._steps.direction import Backup, Direction, shrink, shrinkage
 from natgrad.optim._steps.ruler import Ruler
 from natgrad.optim.momentum import Momentum
 from natgrad.optim.statistics import StepStatistics, Verdict
@@ -95,7 +95,7 @@ class Measured:
         if verdict.rejected:
             self._backup.restore(kept)
         else:
-            decay(groups, None)
+            shrink(shrinkage(groups, None))
         model, rejected = length.model, verdict.rejected
         if momentum:
             # Lengths of single layers are inside d; the share says what part of a step they make.

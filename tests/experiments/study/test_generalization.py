@@ -1,13 +1,16 @@
 """The study of generalization: its list, its tuning, its statistics, the smoke preset."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 import torch
 
+from natgrad.errors import NatgradError
 from natgrad.experiments.study.generalization import summary
 from natgrad.experiments.study.generalization.cells import TARGETS, Tuning, train, tune
 from natgrad.experiments.study.generalization.config import EXPERIMENT
-from natgrad.experiments.study.generalization.methods import METHODS, STUCK, applies
+from natgrad.experiments.study.generalization.methods import EQUAL, METHODS, STUCK, applies, landed
 from natgrad.experiments.study.generalization.problems import PROBLEMS, Problem, draw
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.experiment import in_this_process
@@ -40,6 +43,7 @@ def test_the_error_is_measured_at_the_target() -> None:
     found = train(problem, "EGD", 3.0, 7, 1000)
     assert 10 < found.steps < 1000
     assert np.isfinite(found.error)
+    assert found.loss == pytest.approx(TARGETS["matrix"], rel=EQUAL)
     assert np.isnan(train(problem, "EGD", 3.0, 7, 5).error)  # gives up before the target
 
 
@@ -70,16 +74,49 @@ def test_kept_shares_of_made_up_errors() -> None:
     arrays.add("steps", steps, "problem", "method", "seed")
     assert summary.decided(arrays) == [0]
     assert summary.advantage(arrays, 0).value == pytest.approx(np.log(4))
-    assert summary.kept(arrays, 0, "half") == pytest.approx(0.5)
-    assert summary.kept(arrays, 0, "EGD") == pytest.approx(1.0)
-    assert summary.price(arrays, 0, "half") == pytest.approx(0.2)
+    kept = summary.kept(arrays, 0, "half")
+    assert kept.value == pytest.approx(0.5)
+    assert kept.low <= kept.value <= kept.high
+    assert summary.kept(arrays, 0, "EGD").value == pytest.approx(1.0)
+    assert astuple(summary.price(arrays, 0, "half")) == pytest.approx((0.2, 0.2, 0.2))
+    assert summary.arrivals(arrays, 0, "half") == 40
+    assert not summary.absent(arrays, 0, "half")
     assert summary.typical(arrays, [0], "half") == pytest.approx((2.0, 0.2))
     assert summary.arrived(arrays) == 1.0
 
 
+def test_an_interval_of_the_kept_share_covers_the_truth() -> None:
+    """log errors 0, 1 and ½ plus noise: half is kept, and 95 % intervals mostly say so."""
+    rng, covered = np.random.default_rng(1), 0
+    for _ in range(60):
+        arrays = Arrays(problem=["p", "q"], method=["EGD", "exact NGD", "half"], seed=range(30))
+        logs = np.array([0.0, 1.0, 0.5])[None, :, None] + 0.3 * rng.standard_normal((2, 3, 30))
+        arrays.add("error", np.exp(logs), "problem", "method", "seed")
+        found = summary.pooled(arrays, [0, 1], "half")
+        covered += found.low <= 0.5 <= found.high
+    assert 50 <= covered < 60
+
+
+@pytest.mark.parametrize("method", ["exact NGD", "NGD", "Muon"])
+def test_all_runs_end_at_the_same_training_loss(method: str) -> None:
+    """Also those whose last step would go far below it."""
+    problem = Problem(family="matrix", depth=2, n=220)
+    longest = METHODS[method].settings["matrix"][2]
+    found = train(problem, method, longest, 1, 5000)
+    assert found.loss == pytest.approx(TARGETS["matrix"], rel=EQUAL)
+
+
+def test_a_loss_that_jumps_across_the_target_is_told() -> None:
+    def loss(w: torch.Tensor) -> float:
+        return 2.0 if w > 0.3 else 0.5
+
+    with pytest.raises(NatgradError, match="jumps"):
+        landed(loss, torch.tensor(1.0), torch.tensor(0.0), 1.0)
+
+
 def test_kronecker_methods_do_not_apply_to_diagonal_networks() -> None:
     assert not applies("NGD", PROBLEMS[0])
-    assert all(applies(m, PROBLEMS[-1]) for m in METHODS)
+    assert [m for m in METHODS if not applies(m, PROBLEMS[-1])] == ["exact NGD, all entries"]
     assert set(TARGETS) == {p.family for p in PROBLEMS}
 
 

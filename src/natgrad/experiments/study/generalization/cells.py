@@ -39,7 +39,7 @@ class Comparison:
 
 
 def compute(config: Generalization, sweep: Sweep) -> Arrays:
-    """Return errors and steps of every method on every problem and seed; NaN if not reached."""
+    """Return errors, steps and losses of every method, problem and seed; NaN if not reached."""
     problems = PROBLEMS[:: config.every]
     pairs = [(p, m) for p in problems for m in METHODS if applies(m, p)]
     tuned = sweep(
@@ -69,16 +69,17 @@ def compute(config: Generalization, sweep: Sweep) -> Arrays:
     )
     names = list(METHODS)
     chosen, edge = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
-    error, steps = (np.full((*shape, config.seeds), np.nan) for _ in range(2))
+    error, steps, loss = (np.full((*shape, config.seeds), np.nan) for _ in range(3))
     for (p, m), setting, result in zip(pairs, settings, compared, strict=True):
         at = problems.index(p), names.index(m)
         grid = METHODS[m].settings[p.family]
         chosen[at], edge[at] = setting, setting in (grid[0], grid[-1])
-        error[at], steps[at] = result["error"], result["steps"]
+        error[at], steps[at], loss[at] = (result[key] for key in ("error", "steps", "loss"))
     arrays.add("setting", chosen, "problem", "method")
     arrays.add("edge", edge, "problem", "method")
     arrays.add("error", error, "problem", "method", "seed")
     arrays.add("steps", steps, "problem", "method", "seed")
+    arrays.add("loss", loss, "problem", "method", "seed")
     return arrays
 
 
@@ -90,7 +91,8 @@ def tune(config: Tuning) -> Result:
     first, and others may take `WORTH` times as many steps as the fastest that always arrived.
     """
     settings = METHODS[config.method].settings[config.problem.family]
-    found = {setting: [Outcome(math.nan, config.most)] * config.draws for setting in settings}
+    late = Outcome(math.nan, config.most, math.nan)
+    found = {setting: [late] * config.draws for setting in settings}
     most = config.most
     for setting in sorted(settings, reverse=True):
         found[setting] = [
@@ -113,7 +115,7 @@ def tune(config: Tuning) -> Result:
 
 
 def compare(config: Comparison) -> Result:
-    """Return errors and steps, one of each per seed."""
+    """Return errors, steps and final training losses, one of each per seed."""
     runs = [
         train(config.problem, config.method, config.setting, seed, config.most)
         for seed in range(config.seeds)
@@ -121,6 +123,7 @@ def compare(config: Comparison) -> Result:
     return {
         "error": np.array([run.error for run in runs]),
         "steps": np.array([float(run.steps) for run in runs]),
+        "loss": np.array([run.loss for run in runs]),
     }
 
 

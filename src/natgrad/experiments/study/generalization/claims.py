@@ -7,8 +7,8 @@ import numpy as np
 from natgrad.experiments.study.generalization import summary
 from natgrad.experiments.study.generalization.cells import WORTH
 from natgrad.experiments.study.generalization.config import Generalization
-from natgrad.experiments.study.generalization.methods import METHODS, STUCK, damped
-from natgrad.experiments.study.generalization.problems import PROBLEMS
+from natgrad.experiments.study.generalization.methods import EQUAL, METHODS, STUCK, damped
+from natgrad.experiments.study.generalization.problems import PROBLEMS, TARGETS
 from natgrad.lab.arrays import Arrays
 from natgrad.lab.claim import Claim
 
@@ -45,6 +45,16 @@ def claims(config: Generalization, arrays: Arrays) -> Sequence[Claim]:
             n=len(problems),
         ),
         Claim(
+            id="equal-loss",
+            statement="final training losses over their targets, minus one (largest, of the runs "
+            "that reach them)",
+            source="natgrad",
+            value=_off(config, arrays),
+            relation="<=",
+            bound=EQUAL,
+            n=len(problems),
+        ),
+        Claim(
             id="clean-advantage",
             statement="clean data that suit the bias of depth: EGD has a lower error than exact "
             "NGD beyond chance (share of problems)",
@@ -69,7 +79,7 @@ def claims(config: Generalization, arrays: Arrays) -> Sequence[Claim]:
             statement="where EGD has an advantage, damped NGD with λ = 0.1 keeps this share of it "
             "(median of problems)",
             source="natgrad",
-            value=_median([summary.kept(arrays, i, _KEEPER) for i in decided]),
+            value=_median([summary.kept(arrays, i, _KEEPER).value for i in decided]),
             relation=">=",
             bound=0.8,
             n=len(decided),
@@ -78,7 +88,7 @@ def claims(config: Generalization, arrays: Arrays) -> Sequence[Claim]:
             id="damped-price",
             statement="there, it takes this share of EGD's steps (median of problems)",
             source="natgrad",
-            value=_median([summary.price(arrays, i, _KEEPER) for i in decided]),
+            value=_median([summary.price(arrays, i, _KEEPER).value for i in decided]),
             relation="<=",
             bound=0.5,
             n=len(decided),
@@ -88,12 +98,19 @@ def claims(config: Generalization, arrays: Arrays) -> Sequence[Claim]:
             statement="matrices: the optimizer NGD keeps at most this share of EGD's advantage "
             "(median of problems)",
             source="natgrad",
-            value=_median([summary.kept(arrays, i, "NGD") for i in matrices]),
+            value=_median([summary.kept(arrays, i, "NGD").value for i in matrices]),
             relation="<=",
             bound=0.3,
             n=len(matrices),
         ),
     ]
+
+
+def _off(config: Generalization, arrays: Arrays) -> float:
+    """Return the largest relative difference of a final loss from its target."""
+    targets = np.array([TARGETS[p.family] for p in PROBLEMS[:: config.every]])
+    ends = np.where(np.isfinite(arrays["error"]), arrays["loss"], np.nan)
+    return float(np.nanmax(np.abs(ends / targets[:, None, None] - 1)))
 
 
 def _share(verdicts: Sequence[bool]) -> float:
@@ -118,10 +135,50 @@ def departures(config: Generalization, arrays: Arrays) -> Sequence[str]:
         "edge of the range.",
         "The advantage of EGD is the mean over seeds of log(error of exact NGD / error of EGD). "
         "It counts as decided if its 95 % bootstrap interval is above zero.",
-        "Exact and damped NGD use the Fisher over the training inputs; for matrices over all "
-        "entries, as [KMH21] §4. No step changes a weight matrix by more than 10 %.",
+        "Exact and damped NGD use the Fisher over the training inputs, which are the observed "
+        "entries of a matrix. For matrices there is also exact NGD over all entries, as [KMH21] "
+        "§4. No step changes a weight matrix by more than 10 %.",
+        "The last step of every run is shortened so that it ends at the training loss of the "
+        "target.",
         "K-FAC is `NGD.published` on all samples at once. NGD has default settings except lr.",
         *_by_kind(config, arrays),
+        *_kept(config, arrays),
+        *_late(arrays),
+    ]
+
+
+def _kept(config: Generalization, arrays: Arrays) -> list[str]:
+    """Return a sentence for each family with decided problems: what every method keeps."""
+    problems, sentences = PROBLEMS[:: config.every], []
+    for family in TARGETS:
+        chosen = [i for i in summary.decided(arrays) if problems[i].family == family]
+        told = []
+        for method in METHODS:
+            found = summary.pooled(arrays, chosen, method)
+            if method not in ("EGD", "exact NGD") and np.isfinite(found.value):
+                told.append(f"{method} {found.value:.2f} ({found.low:.2f} to {found.high:.2f})")
+        if told:
+            sentences.append(
+                f"Share of EGD's advantage that is kept, {family}, {len(chosen)} problems (95 % "
+                f"intervals): {'; '.join(told)}."
+            )
+    return sentences
+
+
+def _late(arrays: Arrays) -> list[str]:
+    """Return a sentence that lists the cells in which runs did not reach the training loss."""
+    names, methods = (arrays.coordinates[key] for key in ("problem", "method"))
+    seeds = len(arrays.coordinates["seed"])
+    found = {
+        f"{method} on {name}": summary.arrivals(arrays, i, method)
+        for i, name in enumerate(names)
+        for method in methods
+        if not summary.absent(arrays, i, method)
+    }
+    late = [f"{cell} ({count})" for cell, count in found.items() if count < seeds]
+    return [
+        f"In {len(late)} of {len(found)} cells some of {seeds} runs did not reach the training "
+        f"loss; errors there are those of the runs that did{': ' if late else ''}{'; '.join(late)}."
     ]
 
 

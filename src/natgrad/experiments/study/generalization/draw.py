@@ -35,16 +35,18 @@ def _kept(axes: Axes, arrays: Arrays) -> None:
     for i in summary.decided(arrays):
         family = names[i].split(",")[0]
         color = _FAMILIES[family]
-        x = [summary.price(arrays, i, m) for m in _PATH]
-        y = [summary.kept(arrays, i, m) for m in _PATH]
+        x = [summary.price(arrays, i, m).value for m in _PATH]
+        shares = [summary.kept(arrays, i, m) for m in _PATH]
+        y = [share.value for share in shares]
         label = None if family in seen else f"{family}: λ from 0 to ∞"
         seen.add(family)
         axes.plot(x, y, "-", color=color, lw=1.2, alpha=0.75, marker=".", label=label)
+        axes.vlines(x, [s.low for s in shares], [s.high for s in shares], color=color, alpha=0.35)
         for method, marker in _OTHERS.items():
-            share = summary.kept(arrays, i, method)
+            share = summary.kept(arrays, i, method).value
             if np.isfinite(share):
                 axes.plot(
-                    summary.price(arrays, i, method), share, marker, color=color, ms=7,
+                    summary.price(arrays, i, method).value, share, marker, color=color, ms=7,
                     markeredgecolor=INK, markeredgewidth=0.5,
                 )  # fmt: skip
     for method, marker in _OTHERS.items():
@@ -69,12 +71,14 @@ def _table(axes: Axes, arrays: Arrays) -> None:
     )  # fmt: skip
     for (row, column), value in np.ndenumerate(values):
         cell = found[row][column]
-        if not np.isfinite(value):
+        if summary.absent(arrays, row, shown[column]):
             axes.text(column, row, "–", ha="center", va="center", color="#888888", fontsize=8)
             continue
+        few = summary.arrivals(arrays, row, shown[column]) < len(arrays.coordinates["seed"])
         sure = cell.low > 0 or cell.high < 0
         axes.text(
-            column, row, f"{np.exp(value):.2g}", ha="center", va="center", fontsize=8,
+            column, row, f"{np.exp(value):.2g}" + "*" * few if np.isfinite(value) else "none",
+            ha="center", va="center", fontsize=8,
             color="white" if abs(value) > 0.7 * _SPAN else INK,
             fontweight="bold" if sure else "normal",
         )  # fmt: skip
@@ -82,4 +86,8 @@ def _table(axes: Axes, arrays: Arrays) -> None:
     axes.set_yticks(range(len(problems)), problems)
     axes.tick_params(length=0, labelsize=8)
     axes.grid(False)
-    axes.set_title("Error on fresh data relative to EGD's (bold: beyond chance)", fontsize=10.5)
+    axes.set_title(
+        "Error on fresh data relative to EGD's (bold: beyond chance;\n"
+        "* some runs, none: no run reached the training loss; –: does not apply)",
+        fontsize=10.5,
+    )

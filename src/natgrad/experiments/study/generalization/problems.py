@@ -16,6 +16,7 @@ from natgrad.likelihoods import Bernoulli, Gaussian, Likelihood
 from natgrad.parametrizations import Diagonal, MatrixProduct, Network, Parametrization
 
 Family = Literal["classes", "matrix", "teacher", "table"]
+FAMILIES: tuple[Family, ...] = ("classes", "matrix", "teacher", "table")
 Truth = Literal["matched", "other"]
 
 DIM, ONES = 50, 5  # classes: features, and features that matter

@@ -134,15 +134,18 @@ def test_no_layer_steps_farther_than_its_natural_step():
 def test_a_step_after_which_the_loss_is_far_higher_is_undone():
     model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
     optimizer = NGD(model, criterion, lr=300.0)
-    starts = []  # weights before each step
+    starts, averages = [], []  # before each step
     while not optimizer.statistics.rejected:
         starts.append(weights_of(model))
+        averages.append([value.clone() for value in optimizer._average.values])
         train(optimizer, criterion, X, Y, 1)
         assert len(starts) < 20
     assert "undone" in optimizer.statistics.notes[0]
     assert optimizer.statistics.step_norm == 0
     for a, b in zip(weights_of(model), starts[-2], strict=True):
         assert_near(a, b, 1e-12)
+    for a, b in zip(optimizer._average.values, averages[-2], strict=True):
+        assert_near(a, b, 1e-11)
     assert max(optimizer._lengths.values.values()) < 0.03
     train(optimizer, criterion, X, Y, 1)
     assert optimizer.statistics.refreshed
@@ -206,6 +209,56 @@ def test_weight_decay_is_the_square_of_a_short_step(eta, share):
     for plain, decayed, default in zip(*ends, strict=True):
         assert_near(decayed, plain / (1 + 0.1 * share), 1e-12)
         assert_near(default, plain / (1 + 0.3 * share), 1e-12)
+
+
+def test_groups_decay_by_their_own_numbers():
+    ends = []
+    for amount in (0.0, 5.0):
+        model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+        groups = [
+            {"params": [model[0].weight], "weight_decay": amount},
+            {"params": [model[2].bias], "lr": 0.0, "weight_decay": amount},
+        ]
+        optimizer = NGD(model, criterion, groups=groups, weight_decay=0.0, lr=0.5)
+        train(optimizer, criterion, X, Y, 1)
+        ends.append(weights_of(model))
+    s = 0.5 * 0.03
+    for k, (plain, decayed) in enumerate(zip(*ends, strict=True)):
+        assert_near(decayed, plain / (1 + 5.0 * s * s) if k == 0 else plain, 1e-12)
+
+
+def test_an_undone_step_is_undone_with_its_decay_after_the_rate_has_changed():
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer = NGD(model, criterion, weight_decay=50.0)
+    train(optimizer, criterion, X, Y, 3)
+    before, average = weights_of(model), [v.clone() for v in optimizer._average.values]
+    train(optimizer, criterion, X, Y, 1)
+    optimizer.param_groups[0]["lr"] = 0.1
+    train(optimizer, criterion, X, 100 * Y, 1)
+    assert optimizer.statistics.rejected
+    for a, b in zip(weights_of(model), before, strict=True):
+        assert_near(a, b, 1e-12)
+    for a, b in zip(optimizer._average.values, average, strict=True):
+        assert_near(a, b, 1e-11)
+
+
+def test_a_step_is_not_undone_in_part_when_a_layer_was_frozen_after_it():
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer = NGD(model, criterion)
+    train(optimizer, criterion, X, Y, 4)
+    model[0].requires_grad_(False)
+    train(optimizer, criterion, X, 100 * Y, 1)
+    assert not optimizer.statistics.rejected
+
+
+def test_where_the_loss_is_zero_nothing_moves():
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer, before = NGD(model, criterion, weight_decay=100.0), weights_of(model)
+    with torch.no_grad():
+        fitted = model(X)
+    train(optimizer, criterion, X, fitted, 3)
+    for old, new in zip(before, weights_of(model), strict=True):
+        assert torch.equal(new, old)
 
 
 def test_a_whole_natural_step_does_not_decay():

@@ -252,6 +252,16 @@ class WeightAverage:
         torch._foreach_lerp_([value for value, _ in held], [t for _, t in held], weight)
 
     @torch.no_grad()
+    def retract(self) -> None:
+        """Take the present parameters out of the average: their step is about to be undone."""
+        weight = self.exponent / (self.steps + self.exponent)
+        pairs = zip(self.values, self._params, strict=False)
+        held = [(value, p) for value, p in pairs if value is not None]
+        values, present = [value for value, _ in held], [p for _, p in held]
+        torch._foreach_lerp_(values, present, -weight / (1 - weight))
+        self.steps -= 1
+
+    @torch.no_grad()
     def swap(self) -> None:
         """Exchange the average and the weights; processes exchange what each of them holds."""
         for i, (p, value) in enumerate(zip(self._moving(), self.values, strict=True)):

@@ -396,6 +396,8 @@ class NGD(Resumable):
 
     def _undo(self, lengths: Lengths, seen: StepStatistics) -> StepStatistics:
         """Undo the last step of learned length, and skip the batch whose loss rose."""
+        if self._average is not None:
+            self._average.retract()
         lengths.undo()
         if self._momentum is not None:
             self._momentum.reset()

@@ -100,13 +100,14 @@ class Lengths:
         """Take other blocks; those that are new start as all did."""
         names = list(blocks)
         self.values = {name: self.values.get(name, self.rule.start) for name in names}
-        self._last = {name: last for name, last in self._last.items() if name in self.values}
+        if not self._last.keys() <= self.values.keys():
+            self._last = {}  # part of a step cannot be undone
 
     def raised(self, loss: float | None, n: int, reject: float) -> bool:
         """Return whether the last step must be undone, by the loss of the batch after it.
 
-        It is if this loss is more than a fraction `reject`, and more than four times their
-        mean distance, above the average of the last ten. The loss joins the average, so that
+        It is if this loss is above the average of the last ten by more than a fraction `reject`
+        of it plus four times their mean distance from it. The loss joins the average, so that
         batches with a higher loss are soon accepted.
 
         Args:
@@ -169,8 +170,8 @@ class Lengths:
         shares = []
         for part, square in zip(direction.parts, direction.squares, strict=True):
             share = self.values[part.name]
-            if part.norm is not None and square > 0:
-                share *= part.norm / math.sqrt(square)
+            if part.norm is not None:
+                share *= part.norm / math.sqrt(square) if square > 0 else math.inf
                 if not share < 1:
                     self._bound.add(part.name)
                     share = 1.0

@@ -36,7 +36,7 @@ _TURNS = 3  # trials per method when its number of threads is chosen
 
 def measured(model: Module, criterion: Gaussian) -> NGD:
     """Return NGD with measured lengths and whole factors, the default when the figure was made."""
-    whole = Factors(block=None, rows=None)
+    whole = Factors(block=None, rows=None, memory=750)
     return NGD(model, criterion, step_length=Quadratic(), factors=whole)
 
 

@@ -154,7 +154,7 @@ def departures(config: Autoencoder, arrays: Arrays) -> Sequence[str]:
         f"rest: {rates}. Momentum and Adam run with M = {config.large_batch}, where they are "
         f"faster. Eq. 20 runs with M = {config.published_batch} as in the paper and was not tuned. "
         f"“NGD default” is NGD(model, criterion, step_length=Quadratic(), "
-        "factors=Factors(block=None, rows=None)), the default of version 0.1. "
+        "factors=Factors(block=None, rows=None, memory=750)), the default of version 0.1. "
         f"It runs with M = {config.default_batch}, for MNIST the best of "
         "250, 350, 500, 750 and 1000 on held-out images.",
         "Seconds of the curves are CPU time of training steps on one thread; the methods take "

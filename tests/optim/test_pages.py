@@ -23,6 +23,10 @@ def test_the_page_of_the_optimizer():
     assert float(scope["loss"].detach()) < 0.1
 
 
+def test_the_guide_is_short():
+    assert len((DOCS / "optimizer.md").read_text().split()) <= 2000
+
+
 def test_the_page_of_losses_and_layers():
     scope = run("losses_and_layers.md")
     assert scope["fit"].statistics.step == 1

@@ -344,6 +344,15 @@ class Tied(Module):
         return self.head(self.inner(self.table(tokens)).tanh()).flatten(0, 1)
 
 
+def test_a_tied_weight_moves_by_adam_where_lengths_are_learned():
+    model = seeded(partial(Tied, True))
+    optimizer = NGD(model, Categorical(), strict=True)
+    assert list(optimizer._core.preconditioner.blocks) == ["inner"]
+    x = torch.randint(0, 7, (20, 5), generator=generator(9))
+    losses = train(optimizer, optimizer.likelihood, x, ((x + 1) % 7).reshape(-1), 40)
+    assert losses[-1] < 0.1
+
+
 def test_a_tied_weight_has_the_block_of_the_head():
     x = torch.randint(0, 7, (20, 5), generator=generator(9))
     y = ((x + 1) % 7).reshape(-1)
@@ -354,7 +363,7 @@ def test_a_tied_weight_has_the_block_of_the_head():
             for p in model.parameters():
                 p.copy_(0.5 * randn(*p.shape, seed=p.numel()))
             model.head.weight.copy_(model.table.weight)
-        optimizer = NGD(model, criterion, factors=EXACT, strict=True)
+        optimizer = NGD(model, criterion, factors=EXACT, strict=True, step_length=Quadratic())
         backward(model, criterion, x, y)
         optimizer.step()
         found[tied] = block(optimizer, "head")

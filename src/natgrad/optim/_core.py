@@ -252,8 +252,11 @@ def preconditioner(
     """Return the object that turns gradients into directions."""
     if method == "conjugate_gradients":
         return ConjugateGradients(model, likelihood, iterations=20, tolerance=1e-3)
-    if adam:  # Adam trains scale and shift of a normalization as well, at a lower cost
-        for name in [name for name, layer in coverage.layers.items() if layer.one_sided]:
+    if adam:
+        # Adam trains scale and shift of a normalization as well, at a lower cost, and the head of
+        # a language model tied to its embedding better: the head's factors do not count lookups.
+        found = coverage.layers.items()
+        for name in [name for name, layer in found if layer.one_sided or layer.elsewhere]:
             coverage.drop(name, "moves by Adam")
     layers, memory = coverage.layers, factors.memory
     if method == "diagonal":

@@ -138,6 +138,7 @@ def cover(model: Module, sharing: Sharing = "expand", *, largest: int | None = N
     for layer in layers.values():
         layer.sharing, layer.largest = sharing, largest
         layer.also = _twins(model, layer, owners)
+        layer.elsewhere = id(layer.weight) in owners and _elsewhere(model, layer)
     covered = {id(p) for p in chain.from_iterable(layer.parameters for layer in layers.values())}
     others = {
         name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in covered
@@ -219,6 +220,13 @@ def _twins(model: Module, layer: Layer, owners: Mapping[int, Module | None]) -> 
         and _kind(m) is kind
         and all(a is b for a, b in zip(m._parameters.values(), own, strict=True))
     ]
+
+
+def _elsewhere(model: Module, layer: Layer) -> bool:
+    """Return whether modules other than a layer's own use its weight."""
+    own = [layer.module, *layer.also]
+    others = [m for m in model.modules() if all(m is not mine for mine in own)]
+    return any(p is layer.weight for m in others for p in m._parameters.values())
 
 
 def _why_not(

@@ -43,6 +43,7 @@ class Layer(ABC):
         searches: Whether its passes are found by searching the graph, which takes time.
         fused: Whether its module has fused kernels, which have no graph inside.
         also: Other modules with the same weight and bias.
+        elsewhere: Whether other modules use the weight in another way, which factors do not count.
         weight_name: Name of the weight in the module.
         bias_name: Name of the bias in the module; None if it cannot have one.
         named: The parameters that W̄ is made of, by their names in the model.
@@ -61,6 +62,7 @@ class Layer(ABC):
     def __init__(self, name: str, module: Module) -> None:
         self.name, self.module = name, module
         self.also: list[Module] = []
+        self.elsewhere = False
         self.weight: Parameter = self.own_weight(module)
         bias = None if self.bias_name is None else getattr(module, self.bias_name, None)
         self.bias: Parameter | None = bias if bias is not None and bias.requires_grad else None

@@ -16,6 +16,7 @@ from natgrad import (
     Gaussian,
     MatrixProduct,
     Network,
+    euclidean,
     integrate,
     natural,
 )
@@ -359,6 +360,64 @@ def test_the_kernel_estimator_approaches_the_closed_form_of_a_normal_distributio
     assert cosine > 0.996
     few = kernel_wasserstein(x, jacobian, x[:5], bandwidth=3.0, ridge=1e-6)
     assert float((few - truth).norm()) > float((near - truth).norm())
+
+
+def bures(a):
+    """The W₂ metric of N(0, A Aᵀ) on all entries of A, by Lyapunov equations.
+
+    The optimal velocity of u is the gradient field x ↦ L x with L S + S L = Ṡ, S = A Aᵀ; the form
+    is tr(L S L). Maps A that turn the noise alone cost nothing.
+    """
+    d = len(a)
+    eye, s = torch.eye(d, dtype=F64), a @ a.mT
+    system = kron(eye, s) + kron(s, eye)
+    fields = []
+    for unit in torch.eye(d * d, dtype=F64).view(-1, d, d):
+        moved = unit @ a.mT + a @ unit.mT
+        fields.append(torch.linalg.solve(system, moved.flatten()).view(d, d))
+    return torch.stack([torch.stack([torch.trace(p @ s @ q) for q in fields]) for p in fields])
+
+
+def test_the_kernel_estimator_approaches_the_bures_metric_of_covariances():
+    """Samples that move by ‖J u‖² may stay the same distribution: only gradient fields count."""
+    a = torch.tensor([[1.0, 0.4], [0.2, 0.8]], dtype=F64)
+    truth, turn = bures(a), torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=F64)
+
+    def estimate(n):
+        z = randn(n, 2, seed=0)
+        z = z - z.mean(0)
+        z = torch.linalg.solve(torch.linalg.cholesky(z.mT @ z / n), z.mT).mT  # unit covariance
+        jacobian = torch.einsum("ik,nj->nkij", torch.eye(2, dtype=F64), z).reshape(n, 2, 4)
+        x = z @ a.mT
+        cost = jacobian.flatten(0, 1).mT @ jacobian.flatten(0, 1) / n
+        return kernel_wasserstein(x, jacobian, x[:30], bandwidth=5.0, ridge=1e-8), cost
+
+    found, cost = estimate(2000)
+    assert_near(found, truth, 0.01)
+    assert float((cost - truth).norm()) > 0.5 * float(truth.norm())
+    idle = (a @ turn).flatten()
+    assert float(idle @ truth @ idle) < 1e-12
+    assert float(idle @ found @ idle) < 0.01 * float(idle @ cost @ idle)
+    assert float((estimate(500)[0] - truth).norm()) > 2 * float((found - truth).norm())
+
+
+def test_the_kernel_estimator_gives_the_direction_of_the_latent_logit():
+    """Labels are signs of s + logistic noise; the estimate sees samples of that sum alone."""
+    x, y = labelled(Bernoulli(), 9)
+    beta = 0.5 * randn(4, seed=1)
+    q = (torch.arange(200, dtype=F64) + 0.5) / 200
+    noise = torch.logit(q)[:, None]
+
+    def estimate(row):
+        latent = row @ beta + noise
+        return kernel_wasserstein(latent, row.expand(200, 1, 4), latent[::20], bandwidth=3.0)
+
+    metric = torch.stack([estimate(row) for row in x]).mean(0)
+    steepest = torch.linalg.solve(metric, euclidean(Bernoulli(), Direct(), beta, (x, y)))
+    exact = natural(Bernoulli(), Direct(), beta, (x, y), metric=Wasserstein(mean="latent"))
+    assert_near(steepest, exact, 1e-3)
+    fisher = natural(Bernoulli(), Direct(), beta, (x, y))
+    assert float((fisher - exact).norm()) > float(exact.norm())
 
 
 def test_the_kernel_estimator_never_exceeds_the_transport_cost_on_the_samples():

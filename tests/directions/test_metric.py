@@ -16,12 +16,13 @@ from natgrad import (
     Gaussian,
     MatrixProduct,
     Network,
+    euclidean,
     integrate,
     natural,
 )
 from natgrad.directions import Wasserstein, kernel_wasserstein
 from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError
-from tests.helpers import F64, assert_near, for_each, module, pinv, randn, signs
+from tests.helpers import F64, assert_near, for_each, kron, module, orthonormal, pinv, randn, signs
 
 GROUND = torch.tensor([[0, 1, 2.5], [1, 0, 1.5], [2.5, 1.5, 0]], dtype=F64)
 MEANS = {
@@ -132,32 +133,152 @@ def test_diagonal_networks_and_modules():
     assert_near(v.flatten(), expected, 1e-8)
 
 
-def test_fewer_samples_than_parameters_move_by_the_inverse_metric_whatever_the_model():
-    """Invariance to parametrization: J v = −M⁻¹∇ℓ at equal outputs, to rounding."""
+# Invariance to parametrization: one velocity of the outputs, whatever the model
 
-    def check(name):
-        likelihood, metric = CASES[name]
-        if isinstance(likelihood, Gaussian) or isinstance(likelihood, Categorical):
-            return
-        x, y = labelled(likelihood, 3)
-        beta = randn(4, seed=7)
-        a = randn(4, 4, seed=8)
-        w = torch.stack([beta.abs().sqrt(), beta.abs().sqrt() * beta.sign()])
-        velocities = [
-            x @ natural(likelihood, Direct(), beta, (x, y), metric=metric),
-            x @ a.mT
-            @ natural(likelihood, Direct(), torch.linalg.solve(a.mT, beta), (x @ a.mT, y),
-                      metric=metric),
-            Diagonal(depth=2).jvp(
-                w, x, natural(likelihood, Diagonal(depth=2), w, (x, y), metric=metric)
-            ),
-        ]  # fmt: skip
-        forms = torch.stack([output_metric(likelihood, s[None], metric)[0, 0] for s in x @ beta])
-        expected = -3 * likelihood.gradient(x @ beta, y) / forms
-        for v in velocities:
-            assert_near(v, expected, 1e-12)
 
-    for_each(CASES, check)
+def layers(beta, widths):
+    """Weights of a deep linear network with W_L⋯W₁ = βᵀ, all but the last orthonormal."""
+    weights = [
+        orthonormal(b, a, seed=3) if b >= a else orthonormal(a, b, seed=3).mT
+        for a, b in pairwise(widths[:-1])
+    ]
+    below = torch.eye(len(beta), dtype=F64)
+    for w in weights:
+        below = w @ below
+    return (*weights, beta.mT @ pinv(below))
+
+
+def linear_models(beta, x):
+    """Models of the outputs x β, by name: parametrization, parameters, inputs."""
+    k = beta.shape[1]
+    turned = torch.eye(4, dtype=F64) + 0.3 * randn(4, 4, seed=8)
+    found = {
+        "direct": (Direct(), beta, x),
+        "other features": (Direct(), torch.linalg.solve(turned.mT, beta), x @ turned.mT),
+    }
+    for widths in ((4, 5, k), (4, 5, 6, k)):
+        found[f"deep {widths}"] = DeepLinear(widths), layers(beta, widths), x
+    if k == 1:
+        for depth in (2, 3):
+            w = beta.mT.abs() ** (1 / depth) * torch.ones(depth, 1, dtype=F64)
+            w[0] *= beta[:, 0].sign()
+            found[f"diagonal {depth}"] = Diagonal(depth), w, x
+    return found
+
+
+def tanh_network(beta, x):
+    """A network whose last layer is solved for the outputs x β at a few inputs."""
+    k = beta.shape[1]
+    net = module(
+        lambda: torch.nn.Sequential(
+            torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, k, bias=False)
+        )
+    )
+    with torch.no_grad():
+        net[2].weight.copy_((pinv(net[:2](x)) @ x @ beta).mT)
+    return Network(net), dict(net.named_parameters()), x
+
+
+FISHERS = {
+    f"{type(likelihood).__name__.lower()}-fisher": (likelihood, "fisher")
+    for likelihood in (Bernoulli(), Categorical(), Gaussian(2.0 * torch.eye(3, dtype=F64)))
+}
+
+
+def own_form(likelihood, outputs, metric):
+    """The quadratic form of one sample, by definition, also of the Fisher."""
+    p = torch.softmax(outputs, 0) if isinstance(likelihood, Categorical) else outputs.sigmoid()
+    if metric != "fisher":
+        return output_metric(likelihood, outputs, metric)
+    if isinstance(likelihood, Categorical):
+        return torch.diag(p) - torch.outer(p, p)
+    if isinstance(likelihood, Bernoulli):
+        return torch.diag(p * (1 - p))
+    return torch.eye(len(outputs), dtype=F64) / 2
+
+
+def check_velocities(name, n, expected_from, models_of):
+    """Compare J v of all models with one formula, at 1e-12."""
+    likelihood, metric = (CASES | FISHERS)[name]
+    one = isinstance(likelihood, Bernoulli)
+    x, y = labelled(likelihood, n)
+    beta = 0.5 * randn(4, 1 if one else 3, seed=7)
+    outputs = x @ beta
+    slopes = likelihood.gradient(outputs, y[:, None] if one else y)
+    forms = [own_form(likelihood, f, metric) for f in outputs]
+    expected = expected_from(x, forms, slopes)
+    # Softmax does not see a common shift of all logits, and only the Euclidean metric defines it.
+    shifts = isinstance(likelihood, Categorical) and metric != "euclidean"
+    seen = torch.eye(len(beta.mT), dtype=F64) - (1 / 3 if shifts else 0)
+    models = models_of(beta, x)
+
+    def check(model):
+        parametrization, params, inputs = models[model]
+        at = parametrization.predict(params, inputs)
+        assert_near(at.reshape(n, -1), outputs, 1e-12)
+        labels = y[:, None] if one and at.ndim == 2 else y
+        v = natural(likelihood, parametrization, params, (inputs, labels), metric=metric)
+        found = parametrization.jvp(params, inputs, v).reshape(n, -1)
+        assert_near(found @ seen, expected @ seen, 1e-12)
+
+    for_each(models, check)
+
+
+def test_fewer_samples_than_features_move_by_the_inverse_metric_whatever_the_model():
+    """ḟₙ = −Mₙ⁻¹∇ℓₙ, sample by sample."""
+
+    def each(x, forms, slopes):
+        return -len(x) * torch.stack([pinv(m) @ g for m, g in zip(forms, slopes, strict=True)])
+
+    def models(beta, x):
+        return linear_models(beta, x) | {"tanh network": tanh_network(beta, x)}
+
+    for_each(CASES | FISHERS, lambda name: check_velocities(name, 3, each, models))
+
+
+def test_more_samples_than_features_move_alike_whatever_the_model():
+    """β̇ = −(Σ xₙxₙᵀ ⊗ Mₙ)⁺ Σ xₙ ∇ℓₙᵀ."""
+
+    def together(x, forms, slopes):
+        k = slopes.shape[1]
+        pairs = zip(x, forms, strict=True)
+        total = sum(kron(torch.outer(r, r), m) for r, m in pairs) / len(x)
+        return x @ (-pinv(total) @ (x.mT @ slopes).flatten()).view(4, k)
+
+    for_each(CASES | FISHERS, lambda name: check_velocities(name, 9, together, linear_models))
+
+
+@pytest.mark.parametrize("over", ["batch", "all"])
+def test_entries_of_a_product_move_by_the_inverse_metric_at_every_depth(over):
+    observed = torch.tensor([[0, 0], [0, 2], [1, 1], [2, 0]])
+    everywhere = torch.cartesian_prod(torch.arange(3), torch.arange(3))
+    beta = torch.eye(3, dtype=F64) + 0.5 * randn(3, 3, seed=7)
+    noise = Gaussian(2.0 * torch.eye(1, dtype=F64))
+    cases = {n: c for n, c in CASES.items() if isinstance(c[0], Bernoulli)}
+    cases |= {"gaussian-w2": (noise, Wasserstein()), "gaussian-flat": (noise, "euclidean")}
+
+    def check(case):
+        name, depth = case
+        likelihood, metric = cases[name]
+        y = signs(4, 1) if isinstance(likelihood, Bernoulli) else randn(4, seed=1)
+        factors = [orthonormal(3, 3, seed) + 0.2 * randn(3, 3, seed=seed) for seed in (1, 2)]
+        factors = factors[: depth - 1]
+        last = beta
+        for w in factors:
+            last = torch.linalg.solve(w, last)
+        model, params = MatrixProduct(depth), (*factors, last)
+        s = beta[observed[:, 0], observed[:, 1]]
+        forms = torch.stack([output_metric(likelihood, f[None], metric)[0, 0] for f in s])
+        expected = -4 * likelihood.gradient(s, y) / forms
+        v = natural(likelihood, model, params, (observed, y), metric=metric, fisher_over=over)
+        assert_near(model.jvp(params, observed, v), expected, 1e-12)
+        if over == "all":  # and nothing else moves
+            assert_near(model.jvp(params, everywhere, v).norm(), expected.norm(), 1e-12)
+
+    for_each([(name, depth) for name in cases for depth in (1, 2, 3)], check)
+
+
+# Relations between metrics
 
 
 def test_harmonic_and_fisher_agree_and_gaussian_is_sigma_squared():
@@ -239,6 +360,64 @@ def test_the_kernel_estimator_approaches_the_closed_form_of_a_normal_distributio
     assert cosine > 0.996
     few = kernel_wasserstein(x, jacobian, x[:5], bandwidth=3.0, ridge=1e-6)
     assert float((few - truth).norm()) > float((near - truth).norm())
+
+
+def bures(a):
+    """The W₂ metric of N(0, A Aᵀ) on all entries of A, by Lyapunov equations.
+
+    The optimal velocity of u is the gradient field x ↦ L x with L S + S L = Ṡ, S = A Aᵀ; the form
+    is tr(L S L). Maps A that turn the noise alone cost nothing.
+    """
+    d = len(a)
+    eye, s = torch.eye(d, dtype=F64), a @ a.mT
+    system = kron(eye, s) + kron(s, eye)
+    fields = []
+    for unit in torch.eye(d * d, dtype=F64).view(-1, d, d):
+        moved = unit @ a.mT + a @ unit.mT
+        fields.append(torch.linalg.solve(system, moved.flatten()).view(d, d))
+    return torch.stack([torch.stack([torch.trace(p @ s @ q) for q in fields]) for p in fields])
+
+
+def test_the_kernel_estimator_approaches_the_bures_metric_of_covariances():
+    """Samples that move by ‖J u‖² may stay the same distribution: only gradient fields count."""
+    a = torch.tensor([[1.0, 0.4], [0.2, 0.8]], dtype=F64)
+    truth, turn = bures(a), torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=F64)
+
+    def estimate(n):
+        z = randn(n, 2, seed=0)
+        z = z - z.mean(0)
+        z = torch.linalg.solve(torch.linalg.cholesky(z.mT @ z / n), z.mT).mT  # unit covariance
+        jacobian = torch.einsum("ik,nj->nkij", torch.eye(2, dtype=F64), z).reshape(n, 2, 4)
+        x = z @ a.mT
+        cost = jacobian.flatten(0, 1).mT @ jacobian.flatten(0, 1) / n
+        return kernel_wasserstein(x, jacobian, x[:30], bandwidth=5.0, ridge=1e-8), cost
+
+    found, cost = estimate(2000)
+    assert_near(found, truth, 0.01)
+    assert float((cost - truth).norm()) > 0.5 * float(truth.norm())
+    idle = (a @ turn).flatten()
+    assert float(idle @ truth @ idle) < 1e-12
+    assert float(idle @ found @ idle) < 0.01 * float(idle @ cost @ idle)
+    assert float((estimate(500)[0] - truth).norm()) > 2 * float((found - truth).norm())
+
+
+def test_the_kernel_estimator_gives_the_direction_of_the_latent_logit():
+    """Labels are signs of s + logistic noise; the estimate sees samples of that sum alone."""
+    x, y = labelled(Bernoulli(), 9)
+    beta = 0.5 * randn(4, seed=1)
+    q = (torch.arange(200, dtype=F64) + 0.5) / 200
+    noise = torch.logit(q)[:, None]
+
+    def estimate(row):
+        latent = row @ beta + noise
+        return kernel_wasserstein(latent, row.expand(200, 1, 4), latent[::20], bandwidth=3.0)
+
+    metric = torch.stack([estimate(row) for row in x]).mean(0)
+    steepest = torch.linalg.solve(metric, euclidean(Bernoulli(), Direct(), beta, (x, y)))
+    exact = natural(Bernoulli(), Direct(), beta, (x, y), metric=Wasserstein(mean="latent"))
+    assert_near(steepest, exact, 1e-3)
+    fisher = natural(Bernoulli(), Direct(), beta, (x, y))
+    assert float((fisher - exact).norm()) > float(exact.norm())
 
 
 def test_the_kernel_estimator_never_exceeds_the_transport_cost_on_the_samples():

@@ -92,3 +92,63 @@ def test_networks_without_relu_modules_are_refused() -> None:
             ng.euclidean, ng.Gaussian(), network, network.init(), (x, x[:, 0]), until=1.0,
             method="kinks",
         )  # fmt: skip
+
+
+# Natural flows
+
+
+def separable(activation):
+    """Eight samples and a network with more parameters, from the same start."""
+    draw = randn(0)
+    module = nn.Sequential(nn.Linear(2, 24), activation, nn.Linear(24, 1), nn.Flatten(0)).double()
+    network = ng.Network(module)
+    params = {name: 0.5 * draw(*p.shape) for name, p in module.named_parameters()}
+    x = draw(8, 2)
+    return network, params, (x, torch.sign(draw(8)))
+
+
+def missing(activation, t, end):
+    """Distance of the margins from m(t) = log((1 + e^{m₀}) e^t − 1), of ṁ = 1 + e^{−m}."""
+    network, params, (x, y) = separable(activation)
+    path = end((ng.natural, ng.Bernoulli(), network, params, (x, y)))
+    assert path.status.reached
+    due = torch.log((1 + torch.exp(y * network.predict(params, x))) * math.exp(t) - 1)
+    return float((y * network.predict(path.final, x) - due).abs().max())
+
+
+def test_a_smoothed_network_reaches_the_margins_of_the_natural_flow():
+    def error(beta):
+        return missing(nn.Softplus(beta), 20.0, lambda args: ng.integrate(*args, until=20.0))
+
+    assert error(2) < 1e-5
+    assert error(20) < 1e-5
+
+
+def test_natural_steps_reach_them_in_the_limit_with_softplus_but_not_with_relu():
+    def error(activation, step):
+        steps = round(5.0 / step)
+        rule = ng.stopping.steps_reached(steps)
+        return missing(
+            activation, 5.0,
+            lambda args: ng.descend(*args, step=step, until=rule, save_every=steps),
+        )  # fmt: skip
+
+    smooth = [error(nn.Softplus(20), step) for step in (0.01, 0.005)]
+    assert smooth[0] < 0.1
+    assert smooth[0] / smooth[1] == pytest.approx(2, rel=0.2)
+    kinked = [error(nn.ReLU(), step) for step in (0.01, 0.005)]
+    assert min(kinked) > 1
+
+
+def test_a_natural_flow_that_stalls_at_kinks_says_so():
+    def stalled(activation):
+        network, params, batch = separable(activation)
+        path = ng.integrate(
+            ng.natural, ng.Bernoulli(), network, params, batch, until=20.0, max_evaluations=100
+        )
+        assert path.status == Status.STALLED
+        return path.detail
+
+    assert "kinks" in stalled(nn.ReLU())
+    assert "Softplus" in stalled(nn.LeakyReLU())
+    assert "kinks" not in stalled(nn.Softplus(20))

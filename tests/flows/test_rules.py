@@ -169,6 +169,18 @@ def test_kfac_is_exact_for_gaussian_noise_and_a_kronecker_product_otherwise():
     assert_near(moved.reshape(-1), expected, 1e-9)
 
 
+@pytest.mark.parametrize("damping", [0.0, 0.1])
+def test_kfac_in_single_precision_leaves_out_what_is_rounding(damping):
+    """A softmax Fisher has a null direction; its rounding error must not be inverted."""
+
+    def end(dtype):
+        batch = (X.to(dtype), LABELS)
+        rule = kfac(0.1, damping=damping)
+        return run(rule, 20, Categorical(), torch.zeros(5, 3, dtype=dtype), batch).final.double()
+
+    assert_near(end(torch.float32), end(F64), 1e-4)
+
+
 def test_caps_hold_and_pass_short_steps():
     start = (randn(2, 5, seed=1), randn(1, 2, seed=2))
     batch = (X, Y[:, None])

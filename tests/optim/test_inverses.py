@@ -9,14 +9,8 @@ from natgrad.errors import RankDeficientError
 from natgrad.optim import NGD, Quadratic
 from natgrad.optim._curvature.factor import Factor, Gram, add_gram, symmetric
 from natgrad.optim._curvature.inverse import Dense, Keeper, by_cholesky
-from natgrad.optim._curvature.solvers import (
-    Row,
-    by_eigen,
-    by_low_rank,
-    by_woodbury,
-    corrected,
-)
-from tests.helpers import F64, assert_near, pinv, randn
+from natgrad.optim._curvature.solvers import Row, by_low_rank, by_woodbury, corrected
+from tests.helpers import F64, assert_near, randn
 from tests.optim.nets import backward, mlp, seeded, train
 
 
@@ -60,7 +54,6 @@ def test_the_lower_triangle_is_enough():
     matrix = moment(6, 9, seed=2)
     lower = torch.tril(matrix) + torch.triu(randn(6, 6, seed=3), 1)
     assert_near(by_cholesky(lower, 0.1), inverse(matrix, 0.1), 1e-12)
-    assert_near(by_eigen(lower, 0.1), inverse(matrix, 0.1), 1e-12)
     assert_near(symmetric(lower), matrix, 1e-15)
 
 
@@ -75,13 +68,6 @@ def test_cholesky_falls_back_to_double_precision():
     assert_near(found, truth / ridge, 1e-5)
     with pytest.raises(RankDeficientError, match="damping"):
         by_cholesky(-torch.eye(3), 0.1)
-
-
-def test_eigen_takes_pseudo_inverses_and_roots():
-    matrix = moment(6, 3, seed=5)
-    assert_near(by_eigen(matrix, 0.0), pinv(matrix), 1e-9)
-    root = by_eigen(matrix, 0.3, -0.5)
-    assert_near(root @ root, inverse(matrix, 0.3), 1e-12)
 
 
 @pytest.mark.parametrize("rows", [1, 4])
@@ -276,7 +262,6 @@ def test_stacks_are_inverted_one_by_one():
     stack = stack @ stack.mT
     expected = torch.stack([inverse(each, 0.2) for each in stack])
     assert_near(by_cholesky(torch.tril(stack), 0.2), expected, 1e-9)
-    assert_near(by_eigen(torch.tril(stack), 0.2), expected, 1e-9)
     # A stack with one singular member falls back to double precision, and still fails without γ.
     single = torch.stack([torch.ones(2, 2), torch.eye(2)])
     assert_near(by_cholesky(single, 1e-9)[1], torch.eye(2), 1e-6)
@@ -288,20 +273,3 @@ def test_a_row_of_nearly_zeros_leaves_the_ridge(size):
     x[1] = size
     assert_near(Row(x, 0.5).left(x), 2 * x.double(), 1e-6)
     assert_near(Row(x, 0.5).left(torch.ones(4, 1)), torch.full((4, 1), 2.0), 1e-6)
-
-
-def test_a_stack_that_eigh_fails_on_is_decomposed_one_by_one(monkeypatch) -> None:
-    """Seen with a float32 stack whose last matrix ends in empty rows."""
-    matrix = randn(3, 5, 5, seed=7)
-    stack = (matrix @ matrix.mT).float()
-    wanted = by_eigen(stack, 0.1, -0.5)
-    true = torch.linalg.eigh
-
-    def failing(a):
-        values, vectors = true(a)
-        if a.ndim == 3:
-            values[-1], vectors[-1] = torch.nan, torch.nan
-        return values, vectors
-
-    monkeypatch.setattr(torch.linalg, "eigh", failing)
-    torch.testing.assert_close(by_eigen(stack, 0.1, -0.5), wanted)

@@ -96,6 +96,11 @@ class Path(ABC, Generic[P]):
         """Return details of the path for the user, besides why it ended."""
         return ""
 
+    @property
+    def hint(self) -> str:
+        """Return what a user can try if the path does not reach its end."""
+        return ""
+
     def failed(self, error: NatgradError, t: float) -> Ended:
         """Return the status and message for an error at time t."""
         if isinstance(error, _SINGULAR):
@@ -161,6 +166,7 @@ def follow(
                 break
     except (*_SINGULAR, *_DIVERGED) as error:
         ended, lost = path.failed(error, t), True
+    parts = (ended.detail, path.note, "" if ended.status.reached else path.hint)
     return Reached(
         here(),
         t,
@@ -168,7 +174,7 @@ def follow(
         path.evaluations,
         path.method,
         ended.status,
-        f"{ended.detail}; {path.note}" if path.note else ended.detail,
+        "; ".join(part for part in parts if part),
         path.error,
         lost,
     )

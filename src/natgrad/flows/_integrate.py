@@ -91,6 +91,7 @@ def integrate(
             - `"kinks"`: gradient flow of networks with `torch.nn.ReLU` modules. Kinks are crossed
               if the flow crosses them; if both sides point at the kink, the flow slides
               along it, and the status is `SLID`. `Trajectory.detail` counts both cases.
+              Natural flows of such networks stall at kinks: use `torch.nn.Softplus(beta)` there.
             - `"pair"`: Runge–Kutta–Chebyshev or DOP853, whichever advances farther per
               evaluation.
             - `"rkc"` alone; SciPy's `"dopri"`, `"dop853"` (explicit), `"radau"`, `"bdf"`,

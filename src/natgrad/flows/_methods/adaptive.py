@@ -12,6 +12,7 @@ from torch import Tensor
 from natgrad.flows._clock import LinearClock, LogClock
 from natgrad.flows._follow import Ended, Path, Settings, Solver
 from natgrad.flows._methods.coordinates import Coordinates
+from natgrad.flows._methods.kinks.network import has_kinks
 from natgrad.flows._methods.layered.coordinates import coordinates_of, is_one_layer
 from natgrad.flows._methods.steppers.paired import PairedStepper
 from natgrad.flows._methods.steppers.stepper import (
@@ -182,6 +183,16 @@ class AdaptivePath(Path[P], Generic[P]):
     def _at_rest(self) -> bool:
         """Return whether the flow does not move in the remaining time."""
         return self.seen.stands(self._steps.y, self._end - self.t, self._rtol)
+
+    @property
+    def hint(self) -> str:
+        """Return what to do about kinks, if the network has some."""
+        if not has_kinks(self._problem):
+            return ""
+        return (
+            "the network has kinks, at which steps shrink: only method='kinks' locates them, and "
+            "only for gradient flows. Try a smooth activation such as torch.nn.Softplus(beta=20)"
+        )
 
     def at(self, t: float) -> P:
         """Return the parameters at a time within the last step."""

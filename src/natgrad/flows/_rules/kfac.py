@@ -10,7 +10,7 @@ from natgrad.errors import UnsupportedError
 from natgrad.flows._problem import Problem
 from natgrad.flows._rules.base import StepRule
 from natgrad.flows._rules.turned import Turned
-from natgrad.linalg._kronecker_inverse import kronecker_solve
+from natgrad.linalg._powers import damped_power
 
 
 @named
@@ -51,6 +51,7 @@ class Kfac(Turned):
             )
         outputs = problem.parametrization.predict(params, x).reshape(len(x), -1)
         scale = problem.weight * problem.likelihood.scale(len(x)) * len(x)
-        factors = x.mT @ x / len(x), scale * problem.likelihood.mean_fisher(outputs)
-        columns = direction.reshape(x.shape[1], -1)
-        return [kronecker_solve(*factors, columns, self.damping).reshape(direction.shape)]
+        left = damped_power(x.mT @ x / len(x), self.damping)
+        right = damped_power(scale * problem.likelihood.mean_fisher(outputs), 0.0)
+        turned = left @ direction.reshape(x.shape[1], -1) @ right
+        return [turned.reshape(direction.shape)]

@@ -10,7 +10,7 @@ from natgrad._named import named
 from natgrad.flows._problem import Problem
 from natgrad.flows._rules.base import StepRule
 from natgrad.flows._rules.turned import Turned
-from natgrad.linalg._kronecker_inverse import inverse_root
+from natgrad.linalg._powers import decomposed, from_eigen
 
 
 @named
@@ -52,7 +52,13 @@ class Shampoo(Turned):
         left = self.averaged("left", [g @ g.mT for g in matrices], keep, take)
         right = self.averaged("right", [g.mT @ g for g in matrices], keep, take)
         turned = [
-            inverse_root(a, 4, self.eps) @ g @ inverse_root(b, 4, self.eps)
+            _root(a, self.eps) @ g @ _root(b, self.eps)
             for a, g, b in zip(left, matrices, right, strict=True)
         ]
         return [torch.reshape(u, a.shape) for u, a in zip(turned, v, strict=True)]
+
+
+def _root(matrix: Tensor, eps: float) -> Tensor:
+    """Return (M + ε s I)^{−1/4}, s the largest eigenvalue of M; without ε, on the range of M."""
+    values, vectors = decomposed(matrix)
+    return from_eigen(values, vectors, eps * float(values[-1]), -0.25)

@@ -22,19 +22,10 @@ from torch import Tensor
 from natgrad._checks import ALL_FLOATS, choice, integer, tensor
 from natgrad.errors import InvalidInputError, ShapeError
 from natgrad.linalg import cholesky
+from natgrad.linalg._powers import damped_power, decomposed, from_eigen, power_of
 from natgrad.linalg._precision import widen
 from natgrad.optim._curvature.factor import FEW_ROWS, Factor, symmetric
-from natgrad.optim._curvature.solvers import (
-    LowRank,
-    Row,
-    by_eigen,
-    by_low_rank,
-    by_woodbury,
-    corrected,
-    decomposed,
-    from_eigen,
-    power_of,
-)
+from natgrad.optim._curvature.solvers import LowRank, Row, by_low_rank, by_woodbury, corrected
 from natgrad.optim._states import entries, real
 
 Solver = Literal["auto", "cholesky", "eigen", "woodbury", "low_rank"]
@@ -275,7 +266,7 @@ class Keeper:
             values, vectors = self._eigen
             return dense(from_eigen(values, vectors, ridge, self.power))
         if self.used == "eigen":
-            return dense(by_eigen(matrix, ridge, self.power))
+            return dense(damped_power(matrix, ridge, self.power))
         if self.used == "low_rank":
             rank = max(1, len(matrix) // 16) if self.rank is None else self.rank
             return by_low_rank(matrix, ridge, rank)

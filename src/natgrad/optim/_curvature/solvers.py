@@ -1,4 +1,7 @@
-"""Ways to invert a damped factor besides Cholesky; `inverse` has a table of their costs."""
+"""Ways to invert a damped factor from its rows, its last inverse or its leading eigenvectors.
+
+`inverse` has a table of their costs. Powers by eigenvectors are in `natgrad.linalg`.
+"""
 
 import math
 from collections.abc import Callable
@@ -7,7 +10,7 @@ import torch
 from torch import Tensor
 
 from natgrad.linalg import cholesky
-from natgrad.linalg._precision import default_rtol, widen
+from natgrad.linalg._powers import decomposed
 from natgrad.optim._curvature.factor import symmetric
 
 # Largest relative error of a corrected product along an eigenvector.
@@ -61,51 +64,6 @@ class LowRank:
     def right(self, g: Tensor) -> Tensor:
         """Return g M."""
         return ((g @ self.vectors) * self.values) @ self.vectors.mT + self.rest * g
-
-
-def decomposed(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues and eigenvectors of the lower triangle of Λ, or of a stack of them.
-
-    On the CPU, `eigh` of a stack can return NaN for a finite matrix with empty rows, which it
-    decomposes correctly when it is alone. Then each matrix is decomposed alone, in double
-    precision.
-
-    Example:
-        >>> decomposed(torch.diag(torch.tensor([3.0, 4.0])))[0]
-        tensor([3., 4.])
-    """
-    values, vectors = torch.linalg.eigh(matrix)
-    if bool(torch.isfinite(values).all()):
-        return values, vectors
-    alone = [torch.linalg.eigh(each) for each in widen(matrix).reshape(-1, *matrix.shape[-2:])]
-    values = torch.stack([found[0] for found in alone]).reshape(values.shape)
-    vectors = torch.stack([found[1] for found in alone]).reshape(vectors.shape)
-    return values.to(matrix), vectors.to(matrix)
-
-
-def by_eigen(matrix: Tensor, ridge: float, power: float = -1.0) -> Tensor:
-    """Return (Λ + γI)^power from the lower triangle of Λ; without a ridge, on Λ's range.
-
-    Example:
-        >>> by_eigen(torch.diag(torch.tensor([0.0, 4.0])), 0.0, -0.5)
-        tensor([[0.0000, 0.0000],
-                [0.0000, 0.5000]])
-    """
-    values, vectors = decomposed(matrix)
-    return from_eigen(values, vectors, ridge, power)
-
-
-def from_eigen(values: Tensor, vectors: Tensor, ridge: float, power: float = -1.0) -> Tensor:
-    """Return (Λ + γI)^power from Λ's eigenvalues and eigenvectors."""
-    cut = default_rtol(values.shape[-1], dtype=values.dtype) * values[..., -1:]
-    values = power_of(torch.where(values > cut, values, 0.0) + ridge, power)
-    out: Tensor = (vectors * values[..., None, :]) @ vectors.mT
-    return out
-
-
-def power_of(values: Tensor, power: float) -> Tensor:
-    """Return values to a power, zero where they are not positive."""
-    return torch.where(values > 0, values**power, 0.0)
 
 
 def by_woodbury(inverse: Tensor, rows: Tensor, weight: float) -> Tensor:

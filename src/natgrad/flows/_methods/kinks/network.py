@@ -21,6 +21,16 @@ from natgrad.flows._problem import Problem
 from natgrad.parametrizations import Network
 from natgrad.parametrizations.base import P, unflatten
 
+_KINKED = (torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.PReLU, torch.nn.Hardtanh)  # and ReLU6
+
+
+def has_kinks(problem: Problem[P]) -> bool:
+    """Return whether a module of the network has kinks, located or not."""
+    model = problem.parametrization
+    return isinstance(model, Network) and any(
+        isinstance(m, _KINKED) for m in model.module.modules()
+    )
+
 
 def relus(problem: Problem[P]) -> list[torch.nn.ReLU]:
     """Return the ReLU modules of a network; none if one of them cannot be held fixed."""

@@ -47,6 +47,34 @@ def test_every_claim_is_as_expected(found) -> None:
         assert claim.as_expected("smoke"), (claim.id, claim.value)
 
 
+def test_claims_on_rates_follow_the_intervals(found) -> None:
+    config, arrays = found
+    many = len(config.seeds)
+
+    def values(intervals):
+        rates = np.full((len(METHODS), many, 3), np.nan)
+        for name, (low, high) in intervals.items():
+            rates[list(METHODS).index(name)] = [(low + high) / 2, low, high]
+        changed = {name: arrays[name] for name in arrays} | {"rates": rates}
+        return {c.id: c.value for c in EXPERIMENT.claims(config, changed)}
+
+    single, fast = "Adam, one sample", "Adam, β₂ = .95"
+    left = values({single: (-0.1, 0.2), fast: (0.3, 0.6), "sign descent": (0.4, 0.6)})
+    assert left["adam-one-sample-stops"] == left["adam-falls"] == left["rate-sign"] == 1
+    assert left["rate-normalized"] == 0  # no interval: not confirmed
+    still = values({single: (-0.1, 0.3), fast: (-0.1, 0.6), "sign descent": (0.51, 0.6)})
+    assert still["adam-one-sample-stops"] == still["adam-falls"] == still["rate-sign"] == 0
+
+
+def test_the_gap_to_a_limit_that_is_left_is_measured(found) -> None:
+    _, arrays = found
+    row = list(METHODS).index("Adam, one sample")
+    ends = arrays["own_share"][row, :, -1]
+    assert np.isfinite(ends).all()
+    assert (ends == arrays["shares"][row, :, GOALS.index("ℓ∞ margin")]).all()
+    assert METHODS["Adam, one sample"].measured("not separable") is None
+
+
 def test_no_share_exceeds_one_and_own_certificates_prove_no_more(found) -> None:
     _, arrays = found
     assert np.nanmax(arrays["shares"]) <= 1 + 1e-9

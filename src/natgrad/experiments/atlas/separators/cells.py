@@ -116,7 +116,7 @@ def optimizer(config: Optimizer) -> Result:
     known = {name: not bool(one.solution.isnan().any()) for name, one in found.items()}
     shares = [float(one.shares(last, rows)) if known[n] else math.nan for n, one in found.items()]
     angles = [float(one.degrees(last)) if known[n] else math.nan for n, one in found.items()]
-    own = method.goal(kind)
+    own = method.measured(kind)
     along = torch.full((len(path.beta),), math.nan, dtype=torch.float64)
     if own is not None and known[own]:
         along = found[own].shares(path.beta, rows)

@@ -58,6 +58,8 @@ class Method(NamedTuple):
         separable: The goal on separable data, by theorem; None if no theorem names one.
         otherwise: The goal on data that are not separable.
         source: Where the limit is stated.
+        leaves: A goal on separable data that it does not tend to, by theorem. Its rate says whether
+            the gap to this goal still falls.
     """
 
     optimizer: str
@@ -67,6 +69,7 @@ class Method(NamedTuple):
     separable: str | None
     otherwise: str | None
     source: str
+    leaves: str | None = None
 
     @property
     def name(self) -> str:
@@ -81,6 +84,10 @@ class Method(NamedTuple):
             known = ("vertex", "least squares", "least squares of depth 2", "box")
             return self.separable if self.separable in known else None
         return self.separable if kind == "separable" else self.otherwise
+
+    def measured(self, kind: str) -> str | None:
+        """Return the goal that its path is compared with: its own, or the one that it leaves."""
+        return self.goal(kind) or (self.leaves if kind == "separable" else None)
 
 
 def _stepped(
@@ -174,9 +181,10 @@ def _along(velocity: Callable[[Any], Velocity], otherwise: Run) -> Run:
 
 
 def _direct(
-    name: str, run: Run, goal: str | None, source: str, *, other: str | None = "maximum likelihood"
-) -> Method:
-    return Method(name, "direct", "logistic", run, goal, other, source)
+    name: str, run: Run, goal: str | None, source: str, *,
+    other: str | None = "maximum likelihood", leaves: str | None = None,
+) -> Method:  # fmt: skip
+    return Method(name, "direct", "logistic", run, goal, other, source, leaves)
 
 
 def _least_squares_step(batch: Batch) -> float:
@@ -223,7 +231,7 @@ METHODS: dict[str, Method] = {
             _stepped(
                 lambda n: adam(0.1, beta2=0.95, eps=0, decay=0.5), batch_size=1, order="cyclic"
             ),
-            None, "arXiv 2510.26303: not ℓ∞", other=None,
+            None, "arXiv 2510.26303: not ℓ∞", other=None, leaves="ℓ∞ margin",
         ),
         _direct(
             "AdamW, λ = ½",

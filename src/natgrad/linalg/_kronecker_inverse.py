@@ -29,19 +29,28 @@ def inverse_root(matrix: Tensor, order: int, eps: float = 0.0) -> Tensor:
     return found.to(matrix)
 
 
-def kronecker_solve(a: Tensor, g: Tensor, v: Tensor, damping: float = 0.0) -> Tensor:
-    """Return (A + λ)⁻¹ V G⁺, the solution of (A + λ) ⊗ G on the matrix V; pseudo-inverses at λ = 0.
+def kronecker_solve(
+    a: Tensor, g: Tensor, v: Tensor, damping: float = 0.0, damping_g: float = 0.0
+) -> Tensor:
+    """Return (A + λ)⁻¹ V (G + μ)⁻¹, the solution of (A + λ) ⊗ (G + μ) on the matrix V.
+
+    Without damping of a factor its inverse is the pseudo-inverse.
 
     Args:
         a: A, shape `(d, d)`, positive semi-definite.
         g: G, shape `(k, k)`, positive semi-definite.
         v: V, shape `(d, k)`.
         damping: λ ≥ 0.
+        damping_g: μ ≥ 0.
 
     Example:
-        >>> kronecker_solve(2 * torch.eye(2), torch.tensor([[4.0]]), torch.ones(2, 1))
+        >>> kronecker_solve(2 * torch.eye(2), torch.tensor([[3.0]]), torch.ones(2, 1), 0.0, 1.0)
         tensor([[0.1250],
                 [0.1250]])
     """
-    shifted = a + damping * torch.eye(len(a), dtype=a.dtype, device=a.device)
-    return inverse_root(shifted, 1) @ v @ inverse_root(g, 1)
+    return _inverse(a, damping) @ v @ _inverse(g, damping_g)
+
+
+def _inverse(matrix: Tensor, damping: float) -> Tensor:
+    shift = damping * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+    return inverse_root(matrix + shift, 1)

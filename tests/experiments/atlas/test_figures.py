@@ -88,11 +88,12 @@ def test_weights_of_very_different_sizes_form_a_hierarchy() -> None:
     assert np.abs(ridged - [0.5, 0.5]).max() < 1e-12
 
 
-def test_kfac_of_classes_is_the_step_rule() -> None:
+@pytest.mark.parametrize("class_damping", [0.0, 0.3])
+def test_kfac_of_classes_is_the_step_rule(class_damping) -> None:
     source = np.random.default_rng(0)
     x = source.standard_normal((20, 3))
     labels = (x @ source.standard_normal((3, 3))).argmax(1)
-    flow = ClassKfac(x, labels, 0.2)
+    flow = ClassKfac(x, labels, 0.2, class_damping)
     b = 0.1 * source.standard_normal(6)
     start = torch.from_numpy(b.reshape(3, 2) @ flow.basis.T)
     batch = torch.from_numpy(x), torch.from_numpy(labels)
@@ -100,8 +101,8 @@ def test_kfac_of_classes_is_the_step_rule() -> None:
     from natgrad.stopping import steps_reached
 
     run = descend(
-        euclidean, Categorical(), Direct(), start, batch, step=kfac(1e-3, damping=0.2),
-        until=steps_reached(1),
+        euclidean, Categorical(), Direct(), start, batch, until=steps_reached(1),
+        step=kfac(1e-3, damping=0.2, class_damping=class_damping),
     )  # fmt: skip
     moved = ((run.final - start).numpy() @ flow.basis).ravel()
     assert degrees(flow.velocity()(b), moved) < 1e-5

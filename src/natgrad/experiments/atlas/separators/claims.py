@@ -58,7 +58,7 @@ def claims(config: Separators | Own, arrays: Arrays) -> Sequence[Claim]:
             id="certificates",
             statement="every limit is certified (largest relative gap)",
             source="natgrad.limits",
-            value=float(np.nanmax(arrays["certificates"])),
+            value=float(max(np.nanmax(arrays[c]) for c in ("certificates", "certificate"))),
             relation="<=",
             bound=1e-8,
             n=n,
@@ -234,6 +234,7 @@ def departures(config: Separators | Own, arrays: Arrays) -> Sequence[str]:
         "Were the law exact, 95 % intervals would miss the rate 1/2 on five or more of 20 data "
         "sets with a probability of .003; so we ask for 16 of 20. The theorem bounds the gap from "
         "above: a faster descent does not contradict it.",
-        "Diagonal Fisher and Adam on single samples have no limit in this list: theirs depends on "
-        "their own paths. They are undecided, and shown without a star.",
+        "Adam on single samples has no known limit: it is undecided. That of the diagonal Fisher "
+        "is the largest margin in the norm of its diagonal at the end of its own path, and has "
+        "no star.",
     ]

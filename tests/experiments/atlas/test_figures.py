@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from natgrad import Bernoulli, Direct, integrate, natural
+from natgrad.directions import Wasserstein
 from natgrad.experiments import GROUPS
 from natgrad.experiments.atlas._flows.classes import (
     ClassKfac,
@@ -12,13 +13,15 @@ from natgrad.experiments.atlas._flows.classes import (
     laplacian_solve,
 )
 from natgrad.experiments.atlas._flows.directions import (
+    MEANS,
     damped_natural,
+    mean_natural,
     metric_natural,
     weighted_solve,
 )
 from natgrad.experiments.atlas._flows.ends import degrees
 from natgrad.experiments.atlas.completion.cells import lift
-from natgrad.experiments.atlas.metrics.cells import population_weights
+from natgrad.experiments.atlas.metrics.cells import population_weights, ray
 from natgrad.flows import kfac, loss_damping
 from natgrad.flows._by_length import arc_path
 from natgrad.lab import figures
@@ -76,6 +79,26 @@ def test_directions_are_those_of_dense_algebra() -> None:
     }
     for kappa, metric in dense.items():
         assert degrees(metric_natural(rows, kappa)(b), np.linalg.solve(metric, pull)) < 1e-6
+
+
+def test_wasserstein_directions_are_those_of_the_library() -> None:
+    x, y = data()
+    rows = (y[:, None] * x).numpy()
+    b = 0.3 * np.arange(4.0)
+    for mean in MEANS:
+        metric = Wasserstein(mean=mean)
+        v = natural(Bernoulli(), Direct(), torch.from_numpy(b), (x, y), metric=metric)
+        assert degrees(mean_natural(rows, mean)(b), v.numpy()) < 1e-6
+
+
+def test_far_margins_leave_the_direction_to_the_row_that_runs_away() -> None:
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 5.0]])
+    for mean in MEANS:
+        v = mean_natural(rows, mean)(np.array([2.0, 4e4]))  # margins 2, 4e4 and 2e5
+        assert degrees(v, np.array([0.0, 1.0])) < 1e-6
+        w, slope = ray(rows, np.array([2.0, 4e4]))
+        assert degrees(w, np.array([0.0, 1.0])) < 1e-6
+        assert slope == pytest.approx(5 / 26**0.5)
 
 
 def test_weights_of_very_different_sizes_form_a_hierarchy() -> None:

@@ -115,7 +115,7 @@ def departures(config: Metrics, arrays: Arrays) -> Sequence[str]:
         f"Wasserstein metrics with other means than the harmonic one: {int(open_.sum())} of "
         f"{open_.size} flows are undecided, {by_mean}. On {falls} of these a margin of another "
         "sample falls along the ray, until two samples balance each other. What moves then is "
-        "exponentially slower, and below rounding error.",
+        "exponentially slower, and the path gives up before its length.",
         "The other flows were to end within .5° of their rays. One of them meets its ray late, "
         "after two samples have balanced each other for most of its length; its angle falls like "
         "the inverse of the length, and was too large at the end. So this claim is marked as "

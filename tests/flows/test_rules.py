@@ -167,6 +167,10 @@ def test_kfac_is_exact_for_gaussian_noise_and_a_kronecker_product_otherwise():
     expected = torch.linalg.pinv(kron(a, g), rtol=1e-10) @ v.reshape(-1)
     moved = run(kfac(1.0, damping=0.1), 1, Categorical(), start, (X, LABELS)).final - start
     assert_near(moved.reshape(-1), expected, 1e-9)
+    both = kfac(1.0, damping=0.1, class_damping=0.3)
+    moved = run(both, 1, Categorical(), start, (X, LABELS)).final - start
+    dense = kron(a, g + 0.3 * torch.eye(3, dtype=F64))
+    assert_near(moved.reshape(-1), torch.linalg.solve(dense, v.reshape(-1)), 1e-9)
 
 
 @pytest.mark.parametrize("damping", [0.0, 0.1])
@@ -198,7 +202,8 @@ def test_caps_hold_and_pass_short_steps():
 
 def test_what_rules_refuse():
     for wrong in (lambda: adam(0.1, beta1=1.0), lambda: steepest(0.5, 0.1), lambda: shampoo(-1.0),
-                  lambda: capped(0.1), lambda: kfac(0.1, damping=-1.0)):  # fmt: skip
+                  lambda: capped(0.1), lambda: kfac(0.1, damping=-1.0),
+                  lambda: kfac(0.1, class_damping=-1.0)):  # fmt: skip
         with pytest.raises(InvalidInputError):
             wrong()
     with pytest.raises(UnsupportedError, match="NGD"):

@@ -220,8 +220,10 @@ def test_a_broken_folder_gets_a_sentence(name, content, read, sentence, tmp_path
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("claims", {}), ("seconds", "3"), ("figure", 3), ("departures", [3]), ("claims", [{"id": 1}])],
-)
+    [("claims", {}), ("seconds", "3"), ("figure", 3), ("departures", [3]), ("claims", [{"id": 1}]),
+     ("table", {"heads": ["a"], "rows": [["1", "2"]], "note": ""}), ("table", {"heads": ["a"]}),
+     ("table", [["a"]])],
+)  # fmt: skip
 def test_a_report_of_wrong_kinds_gets_a_sentence(key, value, tmp_path) -> None:
     run = write_run(tmp_path)
     path = run.path / "report.json"

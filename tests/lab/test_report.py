@@ -340,6 +340,7 @@ def test_what_users_wrote_is_text(tmp_path) -> None:
         preset="paper",
         claims=claims,
         departures=[evil],
+        table={"heads": [evil], "rows": [[evil]], "note": evil},
         revision=evil,
         options={"note": evil, evil: evil},
         environment={evil: evil},
@@ -353,7 +354,14 @@ def test_what_users_wrote_is_text(tmp_path) -> None:
     found = page(tmp_path / "out")
     assert len(found.all("script")) == 1
     assert len(found.all("img")) == 3  # the picture, its thumbnail, and the one in the dialog
-    assert found.text.count(evil) >= 14
+    assert found.text.count(evil) >= 17
+
+
+def test_the_table_of_a_run_is_shown(tmp_path) -> None:
+    write_run(tmp_path, table={"heads": ["path", "end"], "rows": [["EGD", "ℓ2"]], "note": "Two."})
+    found = page(tmp_path)
+    assert "Table: 1 line path end EGD ℓ2 Two." in found.text
+    assert {a["data-label"] for a in found.all("td")} >= {"path", "end"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,7 +97,7 @@ add(
 )
 add("natgrad.flows.shampoo", flows.shampoo, lambda: {**_decay, "keep": 0.9, "eps": 1e-8})
 add("natgrad.flows.diagonal_fisher", flows.diagonal_fisher, lambda: {**_decay, "damping": 0.1})
-add("natgrad.flows.kfac", flows.kfac, lambda: {**_decay, "damping": 0.1})
+add("natgrad.flows.kfac", flows.kfac, lambda: {**_decay, "damping": 0.1, "class_damping": 0.1})
 add(
     "natgrad.flows.capped",
     flows.capped,

@@ -73,6 +73,7 @@ def run(request: Request, out: Path, sweep: Sweeper) -> dict[str, Any]:
         "claims": [claim.to_json(judged_at) for claim in claims],
         "departures": list(experiment.departures(config, arrays)),
         "environment": environment() | {"threads": 1},  # as in every engine's workers
+        "table": experiment.table(config, arrays) if experiment.table else None,
         "revision": revision(),
         "cells": {"done": sweep.done, "reused": sweep.reused},
     }

@@ -71,6 +71,8 @@ class Experiment(Generic[_C]):
         title: What it shows, in a sentence without a full stop.
         source: Where it is printed.
         story: Three sentences that lead to the title: the question, what is seen, what it means.
+        table: Return a table for the report, as plain values: `heads`, `rows` of words, and a
+            `note` about them.
         tell: Return the story where it depends on the result, as for a user's own data.
         presets: A config for each preset. Its fields are the command line's options, and their
             docstrings its help.
@@ -99,6 +101,7 @@ class Experiment(Generic[_C]):
     departures: Callable[[_C, "Arrays"], Sequence[str]] = no_departures
     story: str = ""
     tell: Callable[[_C, "Arrays"], str] | None = None
+    table: Callable[[_C, "Arrays"], dict[str, Any]] | None = None
 
     @property
     def folder(self) -> str:
@@ -106,7 +109,7 @@ class Experiment(Generic[_C]):
         return self.name.replace("/", "-")
 
 
-def from_folder(package: str) -> dict[str, Any]:
+def from_folder(package: str, *, table: bool = False) -> dict[str, Any]:
     """Return `compute`, `claims`, `departures` and `draw` of a figure that has its own folder.
 
     They are `cells.compute`, `claims.claims`, `claims.departures` and `draw.draw` of the package.
@@ -114,12 +117,14 @@ def from_folder(package: str) -> dict[str, Any]:
 
     Args:
         package: The figure's package; `__package__` in its `config.py`.
+        table: Whether it has a `table.table` as well.
 
     Example:
         >>> sorted(from_folder("natgrad.experiments.kmh21.fig4"))
         ['claims', 'compute', 'departures', 'draw']
     """
-    return {
+    more = {"table": _imported_later(f"{package}.table", "table")} if table else {}
+    return more | {
         "compute": _imported_later(f"{package}.cells", "compute"),
         "claims": _imported_later(f"{package}.claims", "claims"),
         "departures": _imported_later(f"{package}.claims", "departures"),

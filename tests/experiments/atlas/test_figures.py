@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from natgrad import Bernoulli, Direct, integrate, natural
+from natgrad.directions import Wasserstein
 from natgrad.experiments import GROUPS
 from natgrad.experiments.atlas._flows.classes import (
     ClassKfac,
@@ -12,13 +13,15 @@ from natgrad.experiments.atlas._flows.classes import (
     laplacian_solve,
 )
 from natgrad.experiments.atlas._flows.directions import (
+    MEANS,
     damped_natural,
+    mean_natural,
     metric_natural,
     weighted_solve,
 )
 from natgrad.experiments.atlas._flows.ends import degrees
 from natgrad.experiments.atlas.completion.cells import lift
-from natgrad.experiments.atlas.metrics.cells import population_weights
+from natgrad.experiments.atlas.metrics.cells import population_weights, ray
 from natgrad.flows import kfac, loss_damping
 from natgrad.flows._by_length import arc_path
 from natgrad.lab import figures
@@ -78,6 +81,26 @@ def test_directions_are_those_of_dense_algebra() -> None:
         assert degrees(metric_natural(rows, kappa)(b), np.linalg.solve(metric, pull)) < 1e-6
 
 
+def test_wasserstein_directions_are_those_of_the_library() -> None:
+    x, y = data()
+    rows = (y[:, None] * x).numpy()
+    b = 0.3 * np.arange(4.0)
+    for mean in MEANS:
+        metric = Wasserstein(mean=mean)
+        v = natural(Bernoulli(), Direct(), torch.from_numpy(b), (x, y), metric=metric)
+        assert degrees(mean_natural(rows, mean)(b), v.numpy()) < 1e-6
+
+
+def test_far_margins_leave_the_direction_to_the_row_that_runs_away() -> None:
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 5.0]])
+    for mean in MEANS:
+        v = mean_natural(rows, mean)(np.array([2.0, 4e4]))  # margins 2, 4e4 and 2e5
+        assert degrees(v, np.array([0.0, 1.0])) < 1e-6
+        w, slope = ray(rows, np.array([2.0, 4e4]))
+        assert degrees(w, np.array([0.0, 1.0])) < 1e-6
+        assert slope == pytest.approx(5 / 26**0.5)
+
+
 def test_weights_of_very_different_sizes_form_a_hierarchy() -> None:
     rows = np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 0.0]])
     # The first two rows alone decide, although one has e^{-900} times the weight of the other.
@@ -88,11 +111,12 @@ def test_weights_of_very_different_sizes_form_a_hierarchy() -> None:
     assert np.abs(ridged - [0.5, 0.5]).max() < 1e-12
 
 
-def test_kfac_of_classes_is_the_step_rule() -> None:
+@pytest.mark.parametrize("class_damping", [0.0, 0.3])
+def test_kfac_of_classes_is_the_step_rule(class_damping) -> None:
     source = np.random.default_rng(0)
     x = source.standard_normal((20, 3))
     labels = (x @ source.standard_normal((3, 3))).argmax(1)
-    flow = ClassKfac(x, labels, 0.2)
+    flow = ClassKfac(x, labels, 0.2, class_damping)
     b = 0.1 * source.standard_normal(6)
     start = torch.from_numpy(b.reshape(3, 2) @ flow.basis.T)
     batch = torch.from_numpy(x), torch.from_numpy(labels)
@@ -100,8 +124,8 @@ def test_kfac_of_classes_is_the_step_rule() -> None:
     from natgrad.stopping import steps_reached
 
     run = descend(
-        euclidean, Categorical(), Direct(), start, batch, step=kfac(1e-3, damping=0.2),
-        until=steps_reached(1),
+        euclidean, Categorical(), Direct(), start, batch, until=steps_reached(1),
+        step=kfac(1e-3, damping=0.2, class_damping=class_damping),
     )  # fmt: skip
     moved = ((run.final - start).numpy() @ flow.basis).ravel()
     assert degrees(flow.velocity()(b), moved) < 1e-5

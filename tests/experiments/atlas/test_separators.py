@@ -9,12 +9,13 @@ import torch
 from natgrad import cli
 from natgrad.diagnostics import margin
 from natgrad.experiments.atlas.separators.config import EXPERIMENT
-from natgrad.experiments.atlas.separators.goals import GOALS, NORMS, goal
+from natgrad.experiments.atlas.separators.goals import GOALS, NORMS, diagonal_goal, goal
 from natgrad.experiments.atlas.separators.methods import METHODS
 from natgrad.experiments.atlas.separators.rows import BuiltIn, batch_of
 from natgrad.experiments.atlas.separators.table import lines, text
 from natgrad.lab import figures
 from natgrad.lab.experiment import in_this_process
+from natgrad.limits import max_margin
 
 HOW = ("--preset", "smoke", "--engine", "serial", "--quiet")
 
@@ -45,6 +46,34 @@ def test_every_claim_is_as_expected(found) -> None:
     assert sum(claim.holds("smoke") is not None for claim in judged) >= 8
     for claim in judged:
         assert claim.as_expected("smoke"), (claim.id, claim.value)
+
+
+def test_claims_on_rates_follow_the_intervals(found) -> None:
+    config, arrays = found
+    many = len(config.seeds)
+
+    def values(intervals):
+        rates = np.full((len(METHODS), many, 3), np.nan)
+        for name, (low, high) in intervals.items():
+            rates[list(METHODS).index(name)] = [(low + high) / 2, low, high]
+        changed = {name: arrays[name] for name in arrays} | {"rates": rates}
+        return {c.id: c.value for c in EXPERIMENT.claims(config, changed)}
+
+    single, fast = "Adam, one sample", "Adam, β₂ = .95"
+    left = values({single: (-0.1, 0.2), fast: (0.3, 0.6), "sign descent": (0.4, 0.6)})
+    assert left["adam-one-sample-stops"] == left["adam-falls"] == left["rate-sign"] == 1
+    assert left["rate-normalized"] == 0  # no interval: not confirmed
+    still = values({single: (-0.1, 0.3), fast: (-0.1, 0.6), "sign descent": (0.51, 0.6)})
+    assert still["adam-one-sample-stops"] == still["adam-falls"] == still["rate-sign"] == 0
+
+
+def test_the_gap_to_a_limit_that_is_left_is_measured(found) -> None:
+    _, arrays = found
+    row = list(METHODS).index("Adam, one sample")
+    ends = arrays["own_share"][row, :, -1]
+    assert np.isfinite(ends).all()
+    assert (ends == arrays["shares"][row, :, GOALS.index("ℓ∞ margin")]).all()
+    assert METHODS["Adam, one sample"].measured("not separable") is None
 
 
 def test_no_share_exceeds_one_and_own_certificates_prove_no_more(found) -> None:
@@ -86,10 +115,32 @@ def test_the_table_decides_or_says_that_it_does_not(found) -> None:
     table = lines(found[1])
     by_name = dict(zip(METHODS, table, strict=True))
     assert by_name["natural gradient"].verdict == "reached"
-    assert by_name["diagonal Fisher"].verdict == "undecided"
-    assert by_name["diagonal Fisher"].limit is None
+    assert by_name["Adam, one sample"].verdict == "undecided"
+    assert by_name["Adam, one sample"].limit is None
+    assert by_name["diagonal Fisher"].limit == "own diagonal metric"
+    assert by_name["diagonal Fisher"].certificate < 1e-8
+    natural = by_name["natural gradient (square)"]
+    step = 30 / found[0].steps  # Euler's steps shrink the gap by 1 − step each
+    assert natural.law == "exponential"
+    assert natural.rate == pytest.approx(-np.log1p(-step), rel=1e-3)
     assert by_name["normalized gradient"].verdict == "approaching"
-    assert len(text(table).splitlines()) == len(METHODS) + 1
+    shown = text(table).splitlines()
+    sources = {line.source for line in table}
+    assert len(shown) == len(METHODS) + len(sources) + 3  # heads, an empty line, a note
+    assert shown[len(METHODS)].endswith(f"[{len(sources)}]")
+    assert shown[-2] == f"[{len(sources)}] {table[-1].source}"
+
+
+def test_the_own_metric_of_the_diagonal_fisher_is_that_of_its_end() -> None:
+    data = BuiltIn(30, 20, 4, 5)
+    x, y = batch_of(data)
+    end = 2 * goal(data, "ℓ2 margin").solution
+    p = torch.sigmoid(x @ end)
+    diagonal = (p * (1 - p)) @ x.square()
+    found = diagonal_goal(x, y, end)
+    dense = max_margin(x * diagonal.rsqrt(), y).solution * diagonal.rsqrt()
+    assert float(found.degrees(dense)) < 1e-5
+    assert found.certificate < 1e-8
 
 
 def test_the_picture_has_both_panels(found) -> None:
@@ -116,7 +167,12 @@ def test_the_command_on_separable_data_of_ones_own(write, tmp_path, capsys) -> N
         "limit", "share", "certificate", "rate", "interval", "verdict", "source",
     }  # fmt: skip
     assert cli.main(asked) == 0  # from the store
-    assert "nearest" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "nearest" in said
+    assert "[1] Gunasekar" in said
+    page = (out / "report.html").read_text("utf-8")
+    assert "Table: 19 lines" in page
+    assert "own diagonal metric" in page
     assert cli.main(["draw", str(out / "map-plants")]) == 0
 
 

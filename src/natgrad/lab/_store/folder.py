@@ -225,8 +225,27 @@ def _check(record: Any, where: str) -> None:
         raise InvalidInputError(f"{where} has a command that is not a list of words.")
     if not isinstance(record.get("story", ""), str):
         raise InvalidInputError(f"{where} has a story that is not text.")
+    _check_table(record.get("table"), where)
     if not all(isinstance(sentence, str) for sentence in record["departures"]):
         raise InvalidInputError(f"{where} has departures that are not sentences.")
+
+
+def _check_table(table: Any, where: str) -> None:
+    """Raise unless a table is missing, or has a note and rows of as many words as heads."""
+
+    def words(row: Any) -> bool:
+        return isinstance(row, list) and all(isinstance(word, str) for word in row)
+
+    if table is None:
+        return
+    known = isinstance(table, dict) and words(table.get("heads"))
+    rows = table.get("rows") if known else None
+    if not (
+        isinstance(rows, list)
+        and isinstance(table.get("note"), str)
+        and all(words(row) and len(row) == len(table["heads"]) for row in rows)
+    ):
+        raise InvalidInputError(f"{where} has a table whose rows do not fit its heads.")
 
 
 def _check_bound(bound: Any, where: str) -> None:

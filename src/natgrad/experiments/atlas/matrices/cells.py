@@ -60,7 +60,7 @@ def compute(config: Matrices, sweep: Sweep) -> Arrays:
     for key, dims in {"margins": ("norm",), "values": ("value",), "own_norm": ()}.items():
         rows = [np.stack([f[key] for f in found[i : i + many]]) for i in range(0, len(found), many)]
         arrays.add(key, np.stack(rows), "method", "seed", *dims)
-    shapes = {"net_margins": ("saved", "own"), "alignment": ("saved",), "residual": ()}
+    shapes = {"net_margins": ("saved", "own"), "alignment": ("saved",)}
     for key, dims in shapes.items():
         rows = [
             np.stack([f[key] for f in trained[i : i + many]]) for i in range(0, len(trained), many)

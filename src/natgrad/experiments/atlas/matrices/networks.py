@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from natgrad.diagnostics import kkt
 from natgrad.directions import euclidean
 from natgrad.flows import StepRule, descend, normalized, steepest
 from natgrad.lab.cell import Result
@@ -105,8 +104,6 @@ def network(
             along = math.fsum(float((w * g).sum()) for w, g in zip(layers, pulled, strict=True))
             own = OPTIMIZERS[method]
             alignment[k] = along / (own.norm(layers) * own.dual(pulled))
-    separated = math.isfinite(alignment[-1])
-    residual = kkt(model, run.final, x, y, degree=2).residual if separated else math.nan
     line = torch.linspace(-1.05, 1.05, grid, dtype=x.dtype)
     u, v = torch.meshgrid(line, line, indexing="xy")
     plane = torch.stack([u.ravel(), v.ravel(), torch.ones(grid * grid, dtype=x.dtype)], 1)
@@ -114,7 +111,6 @@ def network(
     return {
         "net_margins": margins,
         "alignment": alignment,
-        "residual": np.asarray(residual),
         "plane": outputs.numpy(),
         "points": torch.cat([x[:, :2], y[:, None]], 1).numpy(),
     }

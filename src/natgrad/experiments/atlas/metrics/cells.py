@@ -1,5 +1,6 @@
 """Cells of flows under other metrics: all flows of one data set, and where they end."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from natgrad.experiments.atlas._flows.classes import ClassKfac
 from natgrad.experiments.atlas._flows.directions import (
     log_fisher,
     log_pull,
+    mean_natural,
     metric_natural,
     pull,
     scaled,
@@ -25,6 +27,7 @@ from natgrad.limits import natural_flow
 
 LENGTHS = 61
 MOST = 40_000  # evaluations after which a flow is undecided
+MOST_BEHIND = 15_000
 ONES = 4
 _NODES = np.polynomial.legendre.leggauss(80)
 
@@ -36,6 +39,7 @@ def compute(config: Metrics, sweep: Sweep) -> Arrays:
     arrays = Arrays(
         seed=config.seeds,
         kappa=config.kappas,
+        mean=config.means,
         wide_kappa=config.wide_kappas,
         length=np.logspace(0, np.log10(config.length), LENGTHS),
     )
@@ -44,6 +48,8 @@ def compute(config: Metrics, sweep: Sweep) -> Arrays:
         arrays.add(key, np.stack([f[key] for f in found]), "seed")
     for key in ("to_whitened", "to_vertex", "tight"):
         arrays.add(key, np.stack([f[key] for f in found]), "seed", "kappa")
+    for key in ("to_ray", "slope"):
+        arrays.add(key, np.stack([f[key] for f in found]), "seed", "mean")
     for key in ("to_interpolant", "to_single"):
         arrays.add(key, np.stack([f[key] for f in found]), "seed", "wide_kappa")
     for key in ("turned", "expected_turn"):
@@ -71,6 +77,7 @@ def flows(config: Flows) -> Result:
         **_several(sizes, config.seed),
         **_population(plain, sizes.length),
         **_wasserstein(rows, sizes),
+        **_behind(rows, sizes),
         **_wide(sizes, config.seed),
     }
     return {name: np.asarray(value) for name, value in out.items()}
@@ -198,6 +205,45 @@ def _wasserstein(rows: Vector, sizes: Metrics) -> dict[str, Any]:
         out["to_whitened"].append(degrees(end, whitened))
         out["to_vertex"].append(degrees(end, vertex))
         out["tight"].append(tight(rows, end).sum())
+    return out
+
+
+def ray(rows: Vector, b: Vector) -> tuple[Vector, float]:
+    """Return the direction orthogonal to the D − 1 rows of smallest margins, and its least slope.
+
+    The slope is the smallest cosine between the direction and the other rows. Is it positive, then
+    nothing stops a flow along the ray.
+
+    Example:
+        >>> w, slope = ray(np.array([[1.0, 0.0], [3.0, 4.0]]), np.array([1.0, 9.0]))
+        >>> w.tolist(), slope
+        ([0.0, 1.0], 0.8)
+    """
+    order = np.argsort(rows @ b)
+    behind, others = np.split(order, [rows.shape[1] - 1])
+    w = np.linalg.svd(rows[behind])[2][-1]
+    slopes = rows[others] @ w / np.linalg.norm(rows[others], axis=1)
+    if w @ b < 0:
+        w, slopes = -w, -slopes
+    return w, float(slopes.min())
+
+
+def _behind(rows: Vector, sizes: Metrics) -> dict[str, Any]:
+    """Return degrees of Wasserstein flows to their rays, and the least slopes along these.
+
+    An angle is NaN, undecided, where the path does not reach its length.
+    """
+    out: dict[str, Any] = {"to_ray": [], "slope": []}
+    lengths = np.logspace(0, np.log10(sizes.length), LENGTHS)
+    for mean in sizes.means:
+        velocity, start = mean_natural(rows, mean), np.zeros(rows.shape[1])
+        with warnings.catch_warnings():  # LSODA warns where the path says that it stalled
+            warnings.simplefilter("ignore", UserWarning)
+            arc = arc_path(velocity, start, lengths.tolist(), max_evaluations=MOST_BEHIND)
+        w, slope = ray(rows, arc.found[-1])
+        reached = len(arc.found) == LENGTHS
+        out["to_ray"].append(degrees(arc.found[-1], w) if reached else np.nan)
+        out["slope"].append(slope)
     return out
 
 

@@ -21,6 +21,8 @@ class Metrics:
     """λ of K-FAC."""
     kappas: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
     """κ of the metric (p(1 − p))^κ with more samples than features."""
+    means: tuple[str, ...] = ("geometric", "logarithmic", "arithmetic")
+    """Means of the Wasserstein metrics (p(1 − p))²/θ with more samples than features."""
     wide_kappas: tuple[float, ...] = (0.5, 0.9, 1.0, 1.1, 1.5, 2.0)
     """κ with fewer samples than features."""
     length: float = 1e5
@@ -42,6 +44,6 @@ EXPERIMENT = Experiment(
         "quick": Metrics(seeds=tuple(range(6))),
         "paper": Metrics(),
     },
-    minutes={"smoke": 0.1, "quick": 0.2, "paper": 0.6},
+    minutes={"smoke": 0.1, "quick": 0.3, "paper": 1.0},
     **from_folder(__package__),
 )

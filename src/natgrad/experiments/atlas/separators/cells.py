@@ -9,9 +9,19 @@ import torch
 from torch import Tensor
 
 from natgrad.diagnostics import fit_rate
+from natgrad.diagnostics._rates import Law
 from natgrad.errors import NatgradError
 from natgrad.experiments.atlas.separators.config import Effort, Own, Separators, Table
-from natgrad.experiments.atlas.separators.goals import GOALS, KINDS, NORMS, STARS, goal, kind_of
+from natgrad.experiments.atlas.separators.goals import (
+    DIAGONAL,
+    GOALS,
+    KINDS,
+    NORMS,
+    STARS,
+    diagonal_goal,
+    goal,
+    kind_of,
+)
 from natgrad.experiments.atlas.separators.methods import METHODS, Path
 from natgrad.experiments.atlas.separators.rows import BuiltIn, batch_of
 from natgrad.lab.arrays import Arrays
@@ -63,6 +73,7 @@ def compute(config: Separators | Own, sweep: Sweep) -> Arrays:
         "rates": ("rate",),
         "own_share": ("saved",),
         "clock": ("saved",),
+        "certificate": (),
     }
     for key, dims in shapes.items():
         rows = [np.stack([f[key] for f in found[i : i + many]]) for i in range(0, len(found), many)]
@@ -113,10 +124,12 @@ def optimizer(config: Optimizer) -> Result:
     path = _whole(method.run((x, y), config.effort), config.effort.saves)
     last = path.beta[-1:]
     found = {name: goal(config.data, name) for name in GOALS}
+    own = method.measured(kind)
+    if own == DIAGONAL:
+        found[own] = diagonal_goal(x, y, path.beta[-1])
     known = {name: not bool(one.solution.isnan().any()) for name, one in found.items()}
     shares = [float(one.shares(last, rows)) if known[n] else math.nan for n, one in found.items()]
     angles = [float(one.degrees(last)) if known[n] else math.nan for n, one in found.items()]
-    own = method.goal(kind)
     along = torch.full((len(path.beta),), math.nan, dtype=torch.float64)
     if own is not None and known[own]:
         along = found[own].shares(path.beta, rows)
@@ -129,7 +142,8 @@ def optimizer(config: Optimizer) -> Result:
         "norm_shares": np.array([shares[GOALS.index(name)] for name in NORMS]),
         "proved": _proved(path.beta, x, y, kind),
         "own_share": along.numpy(),
-        "rates": _rate(path.clock, 1 - along),
+        "rates": _rate(path.clock, 1 - along, method.law(kind)),
+        "certificate": np.array(math.nan if own is None else found[own].certificate),
     }
 
 
@@ -152,12 +166,18 @@ def _proved(beta: Tensor, x: Tensor, y: Tensor, kind: str) -> Any:
     return np.array([certify(beta[-1], weights, x, y, p).fraction for p in NORMS.values()])
 
 
-def _rate(clock: Tensor, gap: Tensor) -> Any:
-    """Return the exponent of a power law over the last decade of the gap, and its interval."""
-    late = (clock >= clock[-1] / 30) & (gap > _LEAST_GAP) & (clock > 0)
+def _rate(clock: Tensor, gap: Tensor, law: Law) -> Any:
+    """Return the exponent of a law of the gap, and its interval.
+
+    A power law is fitted from 1/30 of the clock on, an exponential one from 1/4 of the time on that
+    it takes to rounding error.
+    """
+    late = (gap > _LEAST_GAP) & (clock > 0)
+    end = clock[late].max() if law == "exponential" and bool(late.any()) else clock[-1]
+    late &= clock >= end / (4 if law == "exponential" else 30)
     late &= torch.cat([clock.diff() > 0, clock.new_ones(1, dtype=torch.bool)])
     try:
-        rate = fit_rate(clock[late], gap[late], windows=4)
+        rate = fit_rate(clock[late], gap[late], law=law, windows=4)
     except NatgradError:  # too few states before rounding error
         return np.full(len(RATES), math.nan)
     return np.array([rate.exponent, rate.low, rate.high])

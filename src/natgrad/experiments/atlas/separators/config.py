@@ -80,7 +80,7 @@ EXPERIMENT = Experiment(
         "paper": Separators(),
     },
     minutes={"smoke": 0.2, "quick": 1.0, "paper": 25.0},
-    **from_folder(__package__),
+    **from_folder(__package__, table=True),
 )
 
 
@@ -95,5 +95,5 @@ def own(table: Table) -> Experiment[Own]:
         source="natgrad atlas",
         presets={name: Own(**vars(effort), table=table) for name, effort in EFFORTS.items()},
         minutes={"smoke": 0.1, "quick": 1.0, "paper": 5.0},
-        **from_folder(__package__),
+        **from_folder(__package__, table=True),
     )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from natgrad.diagnostics import angle
 from natgrad.errors import NatgradError
+from natgrad.experiments.atlas._flows.directions import log_fisher, scaled
 from natgrad.experiments.atlas.separators.config import Table
 from natgrad.experiments.atlas.separators.rows import BuiltIn, batch_of
 from natgrad.fits import fit_separator
@@ -27,8 +28,10 @@ SCALE = 0.1
 KINDS = ("separable", "quasi-separable", "not separable")
 
 NORMS = {"ℓ1 margin": 1.0, "ℓ2 margin": 2.0, "ℓ∞ margin": math.inf}
+DIAGONAL = "own diagonal metric"
+"""The diagonal Fisher's norm: that of the diagonal at the end of its own path."""
 GOALS = (*NORMS, "K-FAC metric", "whitened margin", "vertex", "least squares",
-         "least squares of depth 2", "box", "maximum likelihood")  # fmt: skip
+         "least squares of depth 2", "box", "maximum likelihood", DIAGONAL)  # fmt: skip
 STARS = (*NORMS, "K-FAC metric", "whitened margin", "vertex", "least squares", "maximum likelihood")
 """The goals that the picture shows as stars."""
 
@@ -81,7 +84,7 @@ def kind_of(data: BuiltIn | Table) -> str:
 
 @lru_cache(maxsize=32)
 def goal(data: BuiltIn | Table, name: str) -> Goal:
-    """Return a goal by name; NaN if the data do not have it."""
+    """Return a goal by name; NaN if the data do not have it, or if it depends on the path."""
     x, y = batch_of(data)
     try:
         return _goal(x, y, name, kind_of(data))
@@ -106,10 +109,23 @@ def _goal(x: Tensor, y: Tensor, name: str, kind: str) -> Goal:
         return _deep_least_squares(x, y)
     if name == "box":
         return _in_box(x, y)
-    if kind != "not separable":
+    if kind != "not separable" or name == DIAGONAL:
         return no_goal(x.shape[1])
     beta = fit_separator("limit of NGD", x, y).beta
     return Goal(beta, _slope(beta, x, y))
+
+
+def diagonal_goal(x: Tensor, y: Tensor, end: Tensor) -> Goal:
+    """Return the max margin in the norm of the Fisher's diagonal at the end of a path.
+
+    Far along a path the shares of the samples in the Fisher, and with them its diagonal up to a
+    factor, no longer change. The flow then is gradient flow in this norm.
+    """
+    weights = torch.from_numpy(scaled(log_fisher((y * (x @ end)).numpy())))
+    try:
+        return _margin(x, y, Metric(torch.diag(weights @ x.square())))
+    except NatgradError:  # a feature that is zero, or as good as zero
+        return no_goal(x.shape[1])
 
 
 def _margin(x: Tensor, y: Tensor, norm: Norm) -> Goal:

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from natgrad.diagnostics._rates import Law
 from natgrad.directions import Wasserstein, euclidean, natural
 from natgrad.experiments.atlas._flows.directions import damped_natural, metric_natural
 from natgrad.experiments.atlas.separators.config import Effort
-from natgrad.experiments.atlas.separators.goals import BOX, KFAC_DAMPING, SCALE
+from natgrad.experiments.atlas.separators.goals import BOX, DIAGONAL, KFAC_DAMPING, SCALE
 from natgrad.flows import (
     StepRule,
     Trajectory,
@@ -58,6 +59,9 @@ class Method(NamedTuple):
         separable: The goal on separable data, by theorem; None if no theorem names one.
         otherwise: The goal on data that are not separable.
         source: Where the limit is stated.
+        shrinks: Whether its steps shorten like k^{−1/2}.
+        leaves: A goal on separable data that it does not tend to, by theorem. Its rate says whether
+            the gap to this goal still falls.
     """
 
     optimizer: str
@@ -67,6 +71,8 @@ class Method(NamedTuple):
     separable: str | None
     otherwise: str | None
     source: str
+    shrinks: bool = False
+    leaves: str | None = None
 
     @property
     def name(self) -> str:
@@ -81,6 +87,15 @@ class Method(NamedTuple):
             known = ("vertex", "least squares", "least squares of depth 2", "box")
             return self.separable if self.separable in known else None
         return self.separable if kind == "separable" else self.otherwise
+
+    def law(self, kind: str) -> Law:
+        """Return how the gap falls: exponentially to a point, but for steps that shorten."""
+        point = self.loss == "square" or kind == "not separable"
+        return "exponential" if point and not self.shrinks else "power"
+
+    def measured(self, kind: str) -> str | None:
+        """Return the goal that its path is compared with: its own, or the one that it leaves."""
+        return self.goal(kind) or (self.leaves if kind == "separable" else None)
 
 
 def _stepped(
@@ -174,9 +189,10 @@ def _along(velocity: Callable[[Any], Velocity], otherwise: Run) -> Run:
 
 
 def _direct(
-    name: str, run: Run, goal: str | None, source: str, *, other: str | None = "maximum likelihood"
-) -> Method:
-    return Method(name, "direct", "logistic", run, goal, other, source)
+    name: str, run: Run, goal: str | None, source: str, *,
+    other: str | None = "maximum likelihood", **more: Any,
+) -> Method:  # fmt: skip
+    return Method(name, "direct", "logistic", run, goal, other, source, **more)
 
 
 def _least_squares_step(batch: Batch) -> float:
@@ -197,39 +213,40 @@ METHODS: dict[str, Method] = {
     for method in (
         _direct(
             "coordinate descent", _stepped(lambda n: steepest(1, 1.0, decay=0.5)), "ℓ1 margin",
-            _STEEPEST,
+            _STEEPEST, shrinks=True,
         ),
         _direct(
             "normalized gradient", _stepped(lambda n: steepest(2, 0.5, decay=0.5)), "ℓ2 margin",
-            _STEEPEST,
+            _STEEPEST, shrinks=True,
         ),
         _direct(
             "gradient flow", _descended(1), "ℓ2 margin", "Soudry et al. 2018",
         ),
         _direct(
             "sign descent", _stepped(lambda n: steepest(math.inf, 0.1, decay=0.5)), "ℓ∞ margin",
-            _STEEPEST,
+            _STEEPEST, shrinks=True,
         ),
         _direct(
             "Adam, β₂ = .95", _stepped(lambda n: adam(0.1, beta2=0.95, eps=0, decay=0.5)),
-            "ℓ∞ margin", "arXiv 2502.04664",
+            "ℓ∞ margin", "arXiv 2502.04664", shrinks=True,
         ),
         _direct(
             "Adam, β₂ = .999", _stepped(lambda n: adam(0.1, eps=0, decay=0.5)), "ℓ∞ margin",
-            "arXiv 2502.04664",
+            "arXiv 2502.04664", shrinks=True,
         ),
         _direct(
             "Adam, one sample",
             _stepped(
                 lambda n: adam(0.1, beta2=0.95, eps=0, decay=0.5), batch_size=1, order="cyclic"
             ),
-            None, "arXiv 2510.26303: not ℓ∞", other=None,
+            None, "arXiv 2510.26303: not ℓ∞", other=None, shrinks=True,
+            leaves="ℓ∞ margin",
         ),
         _direct(
             "AdamW, λ = ½",
             _stepped(lambda n: adam(0.5, beta2=0.95, eps=0, weight_decay=1 / BOX, decay=0.5)),
             "box",
-            "arXiv 2404.04454", other="box",
+            "arXiv 2404.04454", other="box", shrinks=True,
         ),
         _direct(
             "K-FAC",
@@ -238,8 +255,8 @@ METHODS: dict[str, Method] = {
         ),
         _direct(
             "diagonal Fisher",
-            _stepped(lambda n: diagonal_fisher(min(0.1, 300 / n)), until=_far_or), None,
-            "natgrad: a norm that depends on its path",
+            _stepped(lambda n: diagonal_fisher(min(0.1, 300 / n)), until=_far_or), DIAGONAL,
+            "natgrad, atlas/metrics: depends on its path",
         ),
         _direct(
             "natural gradient",

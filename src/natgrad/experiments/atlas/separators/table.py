@@ -29,8 +29,9 @@ class Line:
         certificate: Largest relative gap of the limit itself.
         proved: The share that the path's own gradient weights prove, without a solver; None for
             limits that are not margins in ℓ1, ℓ2 or ℓ∞.
-        rate: r of 1 − share ~ t^{−r} along the last part of the path, t its own clock: steps,
-            time, or length of path.
+        law: How 1 − share falls along the last part of the path: "power", like t^{−r}, or
+            "exponential", like e^{−rt}. t is its own clock: steps, time, or length of path.
+        rate: r.
         interval: 95 % interval of the rate.
         verdict: "reached" (share at least .99), "approaching" (the gap falls: the interval of its
             rate is above zero) or "undecided".
@@ -46,6 +47,7 @@ class Line:
     degrees: float | None
     certificate: float | None
     proved: float | None
+    law: str | None
     rate: float | None
     interval: tuple[float, float] | None
     verdict: Verdict
@@ -75,7 +77,7 @@ def _line(arrays: Arrays, row: int, method: Method, kind: str) -> Line:
     column = GOALS.index(name) if name is not None else -1
     share = _median(arrays["shares"][row, :, column]) if name is not None else None
     if name is None or share is None:
-        empty = (None,) * 6
+        empty = (None,) * 7
         return Line(*where, None, *empty, "undecided", nearest, method.source)
     rate, low, high = (_median(arrays["rates"][row, :, k]) for k in range(3))
     interval = None if low is None or high is None else (low, high)
@@ -84,7 +86,7 @@ def _line(arrays: Arrays, row: int, method: Method, kind: str) -> Line:
         proved = _median(arrays["proved"][row, :, list(NORMS).index(name)])
     return Line(
         *where, name, share, _median(angles[:, column]),
-        float(arrays["certificates"][:, column].max()), proved, rate, interval,
+        float(arrays["certificate"][row].max()), proved, method.law(kind), rate, interval,
         _verdict(share, low), nearest, method.source,
     )  # fmt: skip
 
@@ -100,26 +102,36 @@ def _median(values: Any) -> float | None:
     return float(np.median(known)) if known.size else None
 
 
-def text(table: list[Line]) -> str:
-    """Return the table for a terminal."""
-    head = ("optimizer", "model, loss", "limit", "share", "angle", "proved", "certificate", "rate",
-            "verdict")  # fmt: skip
-    body = [_words(line) for line in table]
-    widths = [max(len(row[k]) for row in (head, *body)) for k in range(len(head))]
+HEADS = ("optimizer", "model, loss", "limit", "share", "angle", "proved", "certificate", "rate",
+         "verdict", "source")  # fmt: skip
+RATES = (
+    "A rate r with its 95 % interval: the gap falls like t^{−r}, or like e^{−rt} where it says "
+    "exp. t counts steps, or is the time or the length of the path of a flow."
+)
+
+
+def table(config: Any, arrays: Arrays) -> dict[str, Any]:
+    """Return the table for the report: heads, rows of words, and a note."""
+    return {"heads": HEADS, "rows": [_words(line) for line in lines(arrays)], "note": RATES}
+
+
+def text(found: list[Line]) -> str:
+    """Return the table for a terminal; sources are numbers, explained below it."""
+    sources = list(dict.fromkeys(line.source for line in found))
+    body = [(*_words(line)[:-1], f"[{sources.index(line.source) + 1}]") for line in found]
+    widths = [max(len(row[k]) for row in (HEADS, *body)) for k in range(len(HEADS))]
 
     def laid_out(row: tuple[str, ...]) -> str:
         return "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True))
 
-    return "\n".join([laid_out(head).rstrip(), *(laid_out(row).rstrip() for row in body)])
+    legend = [f"[{k}] {source}" for k, source in enumerate(sources, 1)]
+    return "\n".join([*(laid_out(row).rstrip() for row in (HEADS, *body)), "", *legend, RATES])
 
 
 def _words(line: Line) -> tuple[str, ...]:
     model = f"{'direct' if line.parametrization == 'direct' else 'L = 2'}, {line.loss}"
     near = "" if line.nearest is None else f"nearest {line.nearest[0]}"
     angle = line.degrees if line.limit else (line.nearest or ("", None))[1]
-    rate = "–" if line.rate is None else f"{line.rate:.2f}"
-    if line.interval is not None:
-        rate += f" ({line.interval[0]:.2f}, {line.interval[1]:.2f})"
     return (
         line.optimizer,
         model,
@@ -128,9 +140,19 @@ def _words(line: Line) -> tuple[str, ...]:
         _short(angle, "{:.2f}°"),
         _short(line.proved, "{:.3f}"),
         _short(line.certificate, "{:.0e}"),
-        rate,
+        _rate(line),
         line.verdict,
+        line.source,
     )
+
+
+def _rate(line: Line) -> str:
+    if line.rate is None or line.interval is None:
+        return "–"
+    form, exponential = "{:.2f} ({:.2f}, {:.2f})", line.law == "exponential"
+    if exponential:  # per step it may be small
+        form = "exp {:.3g} ({:.3g}, {:.3g})"
+    return form.format(line.rate, *line.interval)
 
 
 def _short(value: float | None, form: str) -> str:

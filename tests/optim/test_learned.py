@@ -56,6 +56,24 @@ def test_a_first_step_has_the_norm_of_its_layer_along_the_damped_direction():
         assert_near(joint(change, name), -norm * d / d.norm(), 1e-9)
 
 
+@pytest.mark.parametrize(("scale", "share"), [(1.0, 1.0), (0.1, None), (0.0, 0.01)])
+def test_first_steps_change_small_weights_by_a_tenth_at_most(scale, share):
+    """Weights of a SIREN are twelve times smaller than usual ones; zeros have no size."""
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    with torch.no_grad():
+        model[0].weight.mul_(scale)
+        model[0].bias.mul_(scale)
+    optimizer = NGD(model, criterion, weight_decay=0.0)
+    size = math.hypot(model[0].weight.norm(), model[0].bias.norm())
+    before = weights_of(model)[:2]
+    train(optimizer, criterion, X, Y, 1)
+    moved = math.hypot(
+        *((a - b).norm() for a, b in zip(weights_of(model)[:2], before, strict=True))
+    )
+    norm = math.sqrt(5)  # of a direction of a 5 × 4 matrix
+    assert moved == pytest.approx(0.1 * size if share is None else 0.03 * share * norm, rel=1e-3)
+
+
 def test_lengths_follow_the_slope_that_is_left():
     """Against the formula, from gradients and weights alone."""
     model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()

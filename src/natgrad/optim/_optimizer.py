@@ -68,7 +68,7 @@ class Resumable(torch.optim.Optimizer):
         self._params = [p for p in self._params if p.requires_grad]
         self._core.refit()
         if self._lengths is not None:
-            self._lengths.follow(self._core.preconditioner.names)
+            self._lengths.follow(self._core.preconditioner.starts)
         for part in (self._average, self._measured):
             if part is not None:
                 part.follow(self._params)

@@ -190,7 +190,7 @@ class NGD(Resumable):
         self._lengths, self._measured = None, None
         if isinstance(self.step_length, Learned):
             found, world = self._core.preconditioner, self._core.world
-            self._lengths = Lengths(self.step_length, found.names, world, found.owners)
+            self._lengths = Lengths(self.step_length, found.starts, world, found.owners)
         else:
             ruler = Ruler(self.step_length, custom=reduction is not None)
             self._measured = Measured(ruler, params, self.damping.reject)

@@ -228,7 +228,8 @@ class Learned:
     last step is undone, that batch is skipped, and all lengths are halved.
 
     Attributes:
-        start: η at the first step.
+        start: η at the first step; less in layers whose weights are smaller than half of torch's
+            usual ones, so that 0.03 changes weights by at most a tenth of their norm.
         rate: Largest change of log η per step.
         fast: Largest growth of log η per step while all of the slope is left.
         floor: Smallest η.

@@ -47,7 +47,7 @@ class BlockDiagonal:
 
     Attributes:
         settled: Layers whose error factor will never change.
-        names: Names of the parts that a direction may have.
+        starts: First length of each part that a direction may have, in units of the usual one.
         owners: The process that holds each block; empty if there is one process.
         scale: Geometric mean over layers of a block's mean eigenvalue, at the last refresh.
         side: Computes the directions of wide layers from rows of a batch; None uses `.grad` only.
@@ -77,7 +77,7 @@ class BlockDiagonal:
         self.plain = {name: self._without(p) for name, p in coverage.others.items()}
         self.chain, self._sigma = chain, Factor(memory)
         self.settled: set[str] = set()
-        self.names = [*self.blocks, OTHERS]
+        self.starts = {name: coverage.layers[name].start() for name in self.blocks} | {OTHERS: 1.0}
         self.scale = 0.0
         self.side: BatchSide | None = None
 

@@ -33,7 +33,7 @@ class ConjugateGradients:
         self.model, self.likelihood = model, likelihood
         self.iterations, self.tolerance = iterations, tolerance
         self.settled: set[str] = set()
-        self.names: list[str] = []
+        self.starts: dict[str, float] = {}
         self.away: set[Tensor] = set()
         self.owners: dict[str, int] = {}
         self.holders: dict[Tensor, int] = {}

@@ -53,6 +53,10 @@ class EmbeddingLayer(Layer):
             moving = float(rows.sum()) ** 2 / max(float(rows.square().sum()), 1e-300)
         return math.sqrt(n_out * max(1.0, moving))
 
+    def start(self) -> float:
+        """Return one: tables begin with small entries, and a step may replace a row."""
+        return 1.0
+
     def input_rows(self, x: Tensor) -> Tensor:
         """Return the indices, one row each."""
         return x.reshape(-1, 1)

@@ -20,6 +20,10 @@ from torch.nn import Module, Parameter
 
 from natgrad.optim._curvature.factor import Gram, factor_shape, with_ones
 
+# Norm of small weights relative to that of a direction, below which first steps are shorter; and
+# the shortest of them, for weights that begin at zero.
+_USUAL, _LEAST = 0.3, 0.01
+
 Sharing = Literal["expand", "reduce"]
 """How the positions at which one sample uses a weight are counted."""
 
@@ -124,6 +128,16 @@ class Layer(ABC):
         """
         *stack, m, n = self.shape
         return math.sqrt(math.prod(stack) * min(m, n) * max(1.0, m / n))
+
+    def start(self) -> float:
+        """Return the first length of a step in units of the usual one: less for small weights.
+
+        A first step with `Learned().start` then changes weights by at most a tenth of their norm.
+        Weights as torch initializes them have about 0.58 times the norm of a direction.
+        """
+        squares = sum(float(wide(p.detach()).square().sum()) for p in self.parameters)
+        relative = math.sqrt(squares) / self.norm()
+        return min(1.0, max(_LEAST, relative / _USUAL))
 
     def passes(
         self, inputs: Any, named: Mapping[str, Any], output: Any, layers: "Mapping[str, Layer]"

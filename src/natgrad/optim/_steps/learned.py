@@ -1,7 +1,7 @@
 """Lengths that are learned from step to step, one per block."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,7 +70,7 @@ class Lengths:
 
     Args:
         rule: The constants.
-        blocks: Names of the blocks.
+        starts: First length of each block, in units of `start` of the rule.
         world: The processes among which it is divided.
         owners: The process that keeps the last step of each block.
 
@@ -82,24 +82,27 @@ class Lengths:
     def __init__(
         self,
         rule: Learned,
-        blocks: Iterable[str],
+        starts: Mapping[str, float],
         world: World | None = None,
         owners: Mapping[str, int] | None = None,
     ) -> None:
         self.rule = rule
         self.world = World() if world is None else world
         self._owners = {} if owners is None else owners
-        self.values = dict.fromkeys(blocks, rule.start)
+        self.values: dict[str, float] = {}
         self.left = 0.0
         self._last: dict[str, Trace] = {}
         self._bound: set[str] = set()
         self._loss = self._spread = 0.0  # averages of losses, and of their distances from it
         self._batches = 0
+        self.follow(starts)
 
-    def follow(self, blocks: Iterable[str]) -> None:
-        """Take other blocks; those that are new start as all did."""
-        names = list(blocks)
-        self.values = {name: self.values.get(name, self.rule.start) for name in names}
+    def follow(self, starts: Mapping[str, float]) -> None:
+        """Take these blocks; those that are known keep their lengths."""
+        first = {
+            name: max(self.rule.floor, share * self.rule.start) for name, share in starts.items()
+        }
+        self.values = first | {n: value for n, value in self.values.items() if n in first}
         if not self._last.keys() <= self.values.keys():
             self._last = {}  # part of a step cannot be undone
 

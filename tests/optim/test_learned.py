@@ -64,12 +64,11 @@ def test_first_steps_change_small_weights_by_a_tenth_at_most(scale, share):
         model[0].weight.mul_(scale)
         model[0].bias.mul_(scale)
     optimizer = NGD(model, criterion, weight_decay=0.0)
-    size = math.hypot(model[0].weight.norm(), model[0].bias.norm())
     before = weights_of(model)[:2]
+    size = math.hypot(*(float(a.norm()) for a in before))
     train(optimizer, criterion, X, Y, 1)
-    moved = math.hypot(
-        *((a - b).norm() for a, b in zip(weights_of(model)[:2], before, strict=True))
-    )
+    pairs = zip(weights_of(model)[:2], before, strict=True)
+    moved = math.hypot(*(float((a - b).norm()) for a, b in pairs))
     norm = math.sqrt(5)  # of a direction of a 5 × 4 matrix
     assert moved == pytest.approx(0.1 * size if share is None else 0.03 * share * norm, rel=1e-3)
 

@@ -114,6 +114,13 @@ def test_a_loss_that_jumps_across_the_target_is_told() -> None:
         landed(loss, torch.tensor(1.0), torch.tensor(0.0), 1.0)
 
 
+def test_a_run_that_jumps_across_the_target_does_not_count() -> None:
+    """Gradient descent with steps of 10 overshoots to a loss of 1e14, and then to 0."""
+    found = train(Problem(family="classes", depth=2, n=30), "EGD", 10.0, 1002, 20000)
+    assert np.isnan(found.error)
+    assert found.steps < 20000
+
+
 def test_kronecker_methods_do_not_apply_to_diagonal_networks() -> None:
     assert not applies("NGD", PROBLEMS[0])
     assert [m for m in METHODS if not applies(m, PROBLEMS[-1])] == ["exact NGD, all entries"]

@@ -118,7 +118,10 @@ def _descent(direction: Any, rule: Callable[[float], StepRule], **options: Any) 
             return float(task.likelihood.loss(task.parametrization.predict(params, x), y))
 
         x, y = task.batch
-        final = landed(loss, watch.before, run.final, target)
+        try:
+            final = landed(loss, watch.before, run.final, target)
+        except NatgradError:  # steps so long that the loss jumps up and down do not count
+            return Outcome(float("nan"), run.steps, float(run.losses[-1]))
         return Outcome(task.error(final), run.steps, loss(final))
 
     return train
@@ -155,7 +158,11 @@ def _optimizer(make: Callable[[Any, Any, float], NGD]) -> Train:
             stuck = watch(point(), value, step)
             if value <= target:
                 optimizer.remove()  # the hooks
-                vector_to_parameters(landed(loss_at, watch.before, watch.here, target), weights)
+                try:
+                    final = landed(loss_at, watch.before, watch.here, target)
+                except NatgradError:
+                    break
+                vector_to_parameters(final, weights)
                 return Outcome(task.error(back(modular.module)), step, float(loss().detach()))
             if not math.isfinite(value) or stuck:
                 break

@@ -541,3 +541,35 @@ def test_the_fisher_of_a_vocabulary_is_never_formed(monkeypatch):
     criterion(model(randn(20, 3, seed=1)), torch.arange(20) % 4).backward()
     optimizer.step()
     assert optimizer._core.preconditioner.blocks["2"].errors.known
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_errors_of_a_loss_that_treats_outputs_one_by_one_have_its_second_derivative(reduction):
+    """Also with more outputs than a whole second derivative is computed for: by autograd."""
+    f, y = randn(3, 90, seed=1).requires_grad_(), randn(3, 90, seed=2).sigmoid()
+
+    def energy(f: Tensor, y: Tensor) -> Tensor:
+        pixels = torch.nn.functional.binary_cross_entropy_with_logits(f, y, reduction="none")
+        rows = pixels.sum(1) + (f[:, :4].exp() + f[:, 4:8].square()).sum(1)
+        return getattr(rows, reduction)()
+
+    likelihood, rows, _ = heard(Loss(energy, reduction=reduction), f, y)
+    errors = likelihood.sampled_errors(rows.detach(), generator=generator(3))
+    hessian = torch.autograd.functional.hessian(lambda g: energy(g, y), f.detach())
+    scale = 3 if reduction == "mean" else 1
+    wanted = scale * hessian.reshape(270, 270).diagonal().reshape(3, 90)
+    assert_near(errors.square(), wanted, 1e-12)
+    other = likelihood.sampled_errors(rows.detach(), generator=generator(4))
+    assert not torch.equal(errors.sign(), other.sign())
+
+
+def test_errors_of_other_losses_with_many_outputs_are_their_own():
+    f, y = randn(3, 90, seed=1).requires_grad_(), randn(3, 90, seed=2)
+
+    def energy(f: Tensor, y: Tensor) -> Tensor:
+        return ((f - y).square().sum(1) + 0.01 * f[:, 0] * f[:, 1]).mean()
+
+    likelihood, rows, _ = heard(Loss(energy), f, y)
+    errors = likelihood.sampled_errors(rows.detach(), generator=generator(3))
+    (gradient,) = torch.autograd.grad(energy(f, y), f)
+    assert_near(errors, 3 * gradient, 1e-12)

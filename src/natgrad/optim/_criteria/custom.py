@@ -16,9 +16,12 @@ from natgrad.likelihoods.base import flatten_outputs
 
 __all__ = ["Loss"]
 
-# Largest number of outputs per sample whose second derivative is computed: one backward pass
+# Largest number of outputs per sample whose whole second derivative is computed: one backward pass
 # through the loss for each of them.
 _FEW = 64
+
+# Relative difference of two probes of a second derivative up to which it counts as diagonal.
+_ALIKE = 1e-4
 
 
 @options
@@ -27,8 +30,9 @@ class Loss(Module):
 
     The loss may take any number of tensors. It is not treated as a log-likelihood: the absolute
     value of its second derivative in the outputs of each sample stands in for the Fisher (the
-    Gauss–Newton matrix, if the loss is convex). If a sample has more than 64 outputs, or torch
-    cannot differentiate the loss twice, the squared errors of the loss stand in for it.
+    Gauss–Newton matrix, if the loss is convex). If a sample has more than 64 outputs that the loss
+    does not treat one by one, as cross-entropies of pixels do, or if torch cannot differentiate the
+    loss twice, the squared errors of the loss stand in for it.
 
     Args:
         function: Returns the loss, a tensor with one number.
@@ -97,14 +101,37 @@ class CustomLoss(Likelihood):
 
     def _sampled_errors(self, output: Tensor, generator: torch.Generator | None) -> Tensor:
         """Return |H|^½ s with random signs s; its second moment is |H|, the second derivative."""
-        bend = self._bend(output) if output.shape[1] <= _FEW else None
+        few = output.shape[1] <= _FEW
+        bend = self._bend(output) if few else self._diagonal(output, generator)
         if bend is None:
             return self._errors[: len(output)].to(output)
+        if not few:
+            return bend.abs().sqrt() * _signs(bend, generator)
         values, vectors = torch.linalg.eigh(bend)
-        drawn = torch.randint(0, 2, values.shape, generator=generator, device=values.device)
-        signed = values.abs().sqrt() * (2 * drawn - 1)
+        signed = values.abs().sqrt() * _signs(values, generator)
         errors: Tensor = (vectors @ signed[:, :, None])[:, :, 0]
         return errors.to(output)
+
+    def _diagonal(self, f: Tensor, generator: torch.Generator | None) -> Tensor | None:
+        """Return the second derivative's diagonal if there is nothing beside it, else None.
+
+        With random signs s the product H s ⊙ s is the diagonal, whatever the signs, if and only if
+        H is diagonal (with probability one).
+        """
+        found = []
+        with torch.enable_grad():
+            leaf = f.detach().requires_grad_()
+            (first,) = torch.autograd.grad(self._loss(leaf), leaf, create_graph=True)
+            for _ in range(2):
+                s = _signs(f, generator)
+                product = _derivative(first, leaf, s)
+                if product is None:
+                    return None
+                found.append(product * s / self.scale(len(f)))
+        one, other = found
+        usable = bool(one.isfinite().all()) and bool(one.any())
+        alike = (one - other).abs().max() <= _ALIKE * one.abs().max()
+        return one if usable and bool(alike) else None
 
     def _bend(self, f: Tensor) -> Tensor | None:
         """Return the second derivative of every sample's loss; None if it vanishes or overflows."""
@@ -205,6 +232,12 @@ def custom(
     reduction: Reduction = "sum" if summed else "mean"
     parts = tensors if len(tensors) > 1 else []
     return joined, CustomLoss(again, gradient, reduction=reduction), *parts
+
+
+def _signs(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Return random signs in the shape of a tensor."""
+    drawn = torch.randint(0, 2, like.shape, generator=generator, device=like.device)
+    return (2 * drawn - 1).to(like)
 
 
 def _derivative(of: Tensor, leaf: Tensor, along: Tensor | None = None) -> Tensor | None:

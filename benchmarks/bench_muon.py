@@ -23,9 +23,13 @@ from natgrad.experiments.race.training import Run, Settings
 
 # The target, what its tuning found for Muon, and by how much NGD is meant to be ahead.
 RACED = {
-    "autoencoder": (0.0106, Settings(batch=1000, lr=0.0611, horizon=1.0), 3.0),
-    "classifier": (0.4, Settings(batch=125, lr=0.0327), None),
-    "transformer": (2.0, Settings(batch=16, lr=0.0327), None),
+    "autoencoder": (
+        0.0106,
+        Settings(batch=1000, lr=0.0611, horizon=1.0, momentum=0.95, head=False),
+        3.0,
+    ),
+    "classifier": (0.4, Settings(batch=125, lr=0.0327, momentum=0.95, head=False), None),
+    "transformer": (2.0, Settings(batch=16, lr=0.0327, momentum=0.95, head=False), None),
 }
 
 

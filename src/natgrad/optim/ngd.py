@@ -69,7 +69,7 @@ class NGD(Resumable):
         lr: Factor on the step length; schedulers may change it. Learned lengths compensate for a
             constant factor, but not for one below a half.
         weight_decay: Shrinks weights after each step, independently of the loss. A step of learned
-            length s multiplies them by 1 / (1 + weight_decay · s · min(s, 0.1)), unless it is a
+            length s multiplies them by 1 / (1 + weight_decay · min(s, 0.1)²), unless it is a
             whole natural step; the default is 0.3. With measured lengths they are multiplied by
             1 − lr · weight_decay; the default is 0.
         groups: Parameters with their own lr or weight_decay, as mappings with `params`. All other

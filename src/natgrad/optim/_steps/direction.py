@@ -12,8 +12,8 @@ from torch.nn import Module
 from natgrad.errors import NonFiniteError
 from natgrad.optim._distributed import World
 
-# The longest step up to which the decay of weights grows with its square.
-_FREE = 0.1
+# The longest step up to which the decay of weights grows.
+_LONG = 0.1
 
 
 class Part:
@@ -313,11 +313,11 @@ def shrinkage(
 ) -> dict[Tensor, float]:
     """Return the factor by which weight decay multiplies each parameter after a step, as in AdamW.
 
-    It is 1 − lr · weight_decay; with learned lengths 1 / (1 + weight_decay · s · min(s, 0.1)),
-    where s = lr · η is the length of the step. Steps along noise are a random walk, which lets
-    weights grow by s² each, relative to the norm of a direction. Decay of the same order holds
-    this off, and vanishes as steps do. Beyond s = 0.1 it grows no faster than s: a decay leaves a
-    slope, and so lengthens steps.
+    It is 1 − lr · weight_decay; with learned lengths 1 / (1 + weight_decay · min(s, 0.1)²), where
+    s = lr · η is the length of the step. Steps along noise are a random walk, which lets weights
+    grow by s² each, relative to the norm of a direction. Decay of the same order holds this off,
+    and vanishes as steps do. Beyond s = 0.1 it does not grow: a decay leaves a slope, and so
+    lengthens steps.
 
     Args:
         groups: Groups of parameters.
@@ -333,7 +333,7 @@ def shrinkage(
                 found[p] = 1 - amount * rate
             elif p in lengths:
                 s = rate * lengths[p]
-                found[p] = 1 / (1 + amount * s * min(s, _FREE))
+                found[p] = 1 / (1 + amount * min(s, _LONG) ** 2)
     return found
 
 

@@ -31,6 +31,7 @@ from natgrad.likelihoods import Bernoulli
 from natgrad.limits import certify, gradient_weights
 
 RATES = ("power", "low", "high")
+_ACCURACY = 1e-6  # of a share along integrated flows
 _LEAST_GAP = 1e-9  # of a share: smaller ones are rounding error, and have no rate
 
 
@@ -170,9 +171,9 @@ def _rate(clock: Tensor, gap: Tensor, law: Law) -> Any:
     """Return the exponent of a law of the gap, and its interval.
 
     A power law is fitted from 1/30 of the clock on, an exponential one from 1/4 of the time on that
-    it takes to rounding error.
+    it takes to the accuracy of integration.
     """
-    late = (gap > _LEAST_GAP) & (clock > 0)
+    late = (gap > (_ACCURACY if law == "exponential" else _LEAST_GAP)) & (clock > 0)
     end = clock[late].max() if law == "exponential" and bool(late.any()) else clock[-1]
     late &= clock >= end / (4 if law == "exponential" else 30)
     late &= torch.cat([clock.diff() > 0, clock.new_ones(1, dtype=torch.bool)])

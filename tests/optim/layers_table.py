@@ -27,7 +27,8 @@ ROWS = [
     ),
     (
         "Linear that shares the weight of an Embedding",
-        "the block of the Linear; the Embedding lookups are not counted",
+        "Adam's steps, with a learned length; with measured lengths the block of the Linear, which "
+        "does not count lookups",
         test_layers.test_a_tied_weight_has_the_block_of_the_head,
     ),
     (

@@ -263,7 +263,7 @@ def _by_ngd(
     watch = _Watch(network, likelihood, held_out, _PATIENCE["NGD"])
     batches = max(1, round(len(rows) / _BATCH))
     every = math.ceil(batches / 4)
-    optimizer = NGD(network, likelihood)
+    optimizer = NGD(network, likelihood, weight_decay=0.0)  # held-out rows end the fit
     steps = 0
     for _ in range(max_steps):
         for index in _batches(rows, batches, generator):

@@ -93,7 +93,9 @@ class _Networks(BaseEstimator):  # type: ignore[misc]
             self.n_iter_, self.validation_curves_ = 0, []
         if not getattr(self, "_training", []):
             pairs = [(net, type(likelihood)()) for net in self._copies(self.networks_)]
-            self._training = [(NGD(net, criterion), criterion) for net, criterion in pairs]
+            self._training = [
+                (NGD(net, criterion, weight_decay=0.0), criterion) for net, criterion in pairs
+            ]
         rows = rows.to(self._plan_.dtype)
         for optimizer, criterion in self._training:
             if rows.weight is not None:

@@ -346,7 +346,7 @@ class Tied(Module):
 
 def test_a_tied_weight_moves_by_adam_where_lengths_are_learned():
     model = seeded(partial(Tied, True))
-    optimizer = NGD(model, Categorical(), strict=True, factors=EXACT)
+    optimizer = NGD(model, Categorical(), strict=True, factors=Factors(source="exact"))
     assert list(optimizer._core.preconditioner.blocks) == ["inner"]
     x = torch.randint(0, 7, (20, 5), generator=generator(9))
     losses = train(optimizer, optimizer.likelihood, x, ((x + 1) % 7).reshape(-1), 40)

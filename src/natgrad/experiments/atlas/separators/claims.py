@@ -233,7 +233,8 @@ def departures(config: Separators | Own, arrays: Arrays) -> Sequence[str]:
         "Rates are fitted to the gaps over the steps from 1/30 on, in four windows. Their claims "
         "were fixed before they were computed at the paper preset, and after the quick one was "
         "seen. A gap that tends to zero falls like t^{−1/2} in theory, one that tends to a "
-        "constant has the rate 0: between them we draw the line at 1/4. Adam on single samples leaves ℓ∞ if its gap has stopped falling and "
+        "constant has the rate 0: between them we draw the line at 1/4. Adam on single samples "
+        "leaves ℓ∞ if its gap has stopped falling and "
         "that of Adam on all samples has not; else the claim of the literature is undecided. At "
         "the paper preset the gap still falls on most data sets: undecided.",
         "Were the law exact, 95 % intervals would miss the rate 1/2 on five or more of 20 data "

@@ -137,7 +137,8 @@ def departures(config: Generalization, arrays: Arrays) -> Sequence[str]:
         "It counts as decided if its 95 % bootstrap interval is above zero.",
         "Exact and damped NGD use the Fisher over the training inputs, which are the observed "
         "entries of a matrix. For matrices there is also exact NGD over all entries, as [KMH21] "
-        "§4. No step changes a weight matrix by more than 10 %.",
+        "§4. No step changes a weight matrix by more than 10 %. Step lengths along (F + λ)⁻¹∇L "
+        "are multiples of 1 + λ·(EGD's longest), so they reach from natural steps to EGD's.",
         "The last step of every run is shortened so that it ends at the training loss of the "
         "target.",
         "K-FAC is `NGD.published` on all samples at once. NGD has default settings except lr.",

@@ -203,24 +203,31 @@ def damped(damping: float) -> str:
 
 
 def _everywhere(*settings: float) -> dict[Family, tuple[float, ...]]:
-    return dict.fromkeys(("classes", "matrix", "teacher", "table"), settings)
+    return dict.fromkeys(FAMILIES, settings)
 
 
-_NATURAL = _everywhere(0.1, 0.25, 0.5, 1.0)
+_EUCLIDEAN: dict[Family, tuple[float, ...]] = {
+    "classes": (0.3, 1.0, 3.0, 10.0),
+    "matrix": (1.0, 3.0, 10.0, 30.0),
+    "teacher": (0.03, 0.1, 0.3, 1.0),
+    "table": (0.03, 0.1, 0.3, 1.0),
+}
+
+
+def _between(damping: float) -> dict[Family, tuple[float, ...]]:
+    """Return steps along (F + λ)⁻¹∇L that grow with λ, from natural ones to λ times EGD's."""
+    return {
+        family: tuple(size * (1 + damping * steps[-1]) for size in (0.1, 0.25, 0.5, 1.0))
+        for family, steps in _EUCLIDEAN.items()
+    }
+
+
 _LAYERED: tuple[Family, ...] = ("matrix", "teacher", "table")  # models with weight matrices
 METHODS: dict[str, Method] = {
-    "EGD": Method(
-        _descent(euclidean, constant),
-        {
-            "classes": (0.3, 1.0, 3.0, 10.0),
-            "matrix": (1.0, 3.0, 10.0, 30.0),
-            "teacher": (0.03, 0.1, 0.3, 1.0),
-            "table": (0.03, 0.1, 0.3, 1.0),
-        },
-    ),
-    "exact NGD": Method(_natural(0.0), _NATURAL),
-    **{damped(damping): Method(_natural(damping), _NATURAL) for damping in DAMPINGS},
-    "exact NGD, all entries": Method(_natural(0.0, "all"), _NATURAL, families=("matrix",)),
+    "EGD": Method(_descent(euclidean, constant), _EUCLIDEAN),
+    "exact NGD": Method(_natural(0.0), _between(0.0)),
+    **{damped(damping): Method(_natural(damping), _between(damping)) for damping in DAMPINGS},
+    "exact NGD, all entries": Method(_natural(0.0, "all"), _between(0.0), families=("matrix",)),
     "Adam": Method(_descent(euclidean, adam), _everywhere(1e-3, 3e-3, 1e-2, 3e-2)),
     "Muon": Method(
         _descent(euclidean, muon), _everywhere(3e-3, 1e-2, 3e-2, 1e-1), families=_LAYERED

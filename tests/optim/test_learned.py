@@ -114,6 +114,82 @@ def test_lengths_that_are_far_too_short_grow_fast():
         assert grown == pytest.approx(math.exp(0.5), rel=2e-3)
 
 
+def test_lengths_stay_above_a_fifth_of_their_mean():
+    """Batches of a short epoch oppose each other, and lengths would fall exponentially."""
+    model, criterion = seeded(lambda: mlp(3, 5, 2)), Gaussian()
+    optimizer = NGD(model, criterion)
+    batches, seen = torch.arange(40).reshape(4, 10), {"0": list[float](), "2": list[float]()}
+    for k in range(600):
+        rows = batches[k % 4]
+        train(optimizer, criterion, X[rows], Y[rows], 1)
+        for name, values in seen.items():
+            values.append(optimizer._lengths.values[name])
+    for values in seen.values():
+        relative = [values[k] * k / sum(values[:k]) for k in range(1, 600)]
+        assert min(relative) > 0.2 * (1 - 1e-9)
+        assert relative[-1] == pytest.approx(0.2, rel=1e-3)  # in the end the bound holds them
+        assert values[599] / values[299] == pytest.approx(2**-0.8, rel=0.1)
+
+
+def noisy(outputs: int) -> tuple[Tensor, Tensor]:
+    """Eight samples, and labels that have nothing to do with them."""
+    return randn(8, 6, seed=3), 3 * randn(8, outputs, seed=4)
+
+
+def test_damping_rises_where_a_block_predicts_more_than_the_loss():
+    """Against gradients, factors and the loss; then the step is that of the block's own damping."""
+    x, y = noisy(2)
+    model, criterion = seeded(lambda: mlp(6, 20, 2)), Gaussian()
+    factors = Factors(source="exact", memory=0)
+    optimizer = NGD(
+        model, criterion, refresh=1, momentum=0.0, factors=factors, damping=Falling(floor=1e-6)
+    )
+    common, own, raised = 1.0, {"0": 1.0, "2": 1.0}, 0
+    for k in range(60):
+        noise = randn(8, 2, seed=50 + k)  # labels that no step can learn
+        loss = float(criterion(model(x), y + noise).detach())
+        backward(model, criterion, x, y + noise)
+        g = gradients(model)
+        optimizer.step()
+        if optimizer.statistics.rejected:
+            break
+        kept = dict(own)
+        for name, block in optimizer._core.preconditioner.blocks.items():
+            inputs, errors = (symmetric(f.matrix) for f in (block.inputs, block.errors))
+            ridge = math.sqrt(kept[name])
+            left, right = (
+                f + ridge * f.diagonal().mean() * torch.eye(len(f), dtype=F64)
+                for f in (errors, inputs)
+            )
+            d = torch.linalg.solve(left, joint(g, name)) @ torch.linalg.inv(right)
+            assert_near(block.direction(joint(g, name)), d, 1e-7)
+            m, n = d.shape
+            norm = math.sqrt(min(m, n) * max(1.0, m / n))
+            whole = optimizer._lengths.values[name] * norm >= float(d.norm())
+            excess = float((joint(g, name) * d).sum()) / 2 > loss and not whole
+            rises = excess and kept[name] <= 0.3
+            own[name] = min(0.3, kept[name] / 0.7) if rises else max(1e-6, kept[name] * 0.7)
+            raised += rises
+        common = max(1e-6, common * 0.7)
+        assert optimizer._damping.value == pytest.approx(common, rel=1e-12)
+        for name in own:
+            found = optimizer._damping.raised.get(name, optimizer._damping.value)
+            assert found == pytest.approx(own[name], rel=1e-9)
+    assert raised > 5
+    assert k > 30
+
+
+def test_damping_of_other_losses_only_falls():
+    """Predictions beyond a loss that bends are common, and show no noise."""
+    x, _ = noisy(3)
+    model, criterion = seeded(lambda: mlp(6, 20, 3)), Categorical()
+    optimizer = NGD(model, criterion, refresh=1)
+    for k in range(30):
+        train(optimizer, criterion, x, (torch.arange(8) + k) % 3, 1)
+        assert not optimizer._damping.raised
+    assert optimizer._damping.value == 5e-4
+
+
 def test_rows_of_a_table_move_equally_far_however_few_a_batch_reads():
     """With 6 of 500 rows in use, each moves as far as with a table of 6 rows."""
     tokens = torch.arange(6).repeat(5)

@@ -437,6 +437,20 @@ def test_losses_that_torch_differentiates_once_have_their_squared_errors():
     assert_near(likelihood.fisher_product(rows.detach(), u), squares, 1e-12)
 
 
+def test_outputs_that_depend_on_each_other_have_partial_derivatives():
+    """A code and its decoding: what the loss says of the code is not what its decoding costs."""
+    code = randn(3, 2, seed=1).requires_grad_()
+    decoded = code @ randn(2, 70, seed=2)
+
+    def energy(f: Tensor, code: Tensor) -> Tensor:
+        return ((f.square().sum(1) - 1).square() + code.square().sum(1)).mean()
+
+    likelihood, rows, _ = heard(Loss(energy), decoded, code)
+    errors = likelihood.sampled_errors(rows.detach(), generator=generator(3))
+    wanted = torch.cat([4 * (decoded.square().sum(1, keepdim=True) - 1) * decoded, 2 * code], 1)
+    assert_near(errors, wanted, 1e-10)
+
+
 def test_unaligned_sequences_train():
     """`CTCLoss`, whose batch is the second axis, and which has no second derivative."""
     model, criterion = seeded(lambda: Linear(6, 5), seed=4), CTCLoss()

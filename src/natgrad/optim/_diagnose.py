@@ -236,7 +236,7 @@ def _preconditioned(
         torch.autograd.backward([loss()])
         batch = precondition._core.capture.batch(precondition._core.world)
         precondition._core.preconditioner.update(batch, precondition._core.likelihood)
-        precondition._core.preconditioner.refresh(precondition.damping)
+        precondition._core.preconditioner.refresh(precondition.damping, {})
     finally:
         precondition.remove()
     return precondition, batch.largest

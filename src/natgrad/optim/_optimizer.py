@@ -151,7 +151,7 @@ class Resumable(torch.optim.Optimizer):
     def _check_state(self, saved: Any) -> None:
         state = check_whole(saved, self.param_groups, self._own_state()["natural"])
         self._core.check_state(state, "natural")
-        self._damping.check_state(state, "natural")
+        self._damping.check_state(state, "natural", self._core.preconditioner.starts)
         if self._measured is not None:
             self._replays.check_state(state["ruler"], "natural.ruler", state["steps"])
         elif state["ruler"] is not None:

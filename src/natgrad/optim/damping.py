@@ -1,7 +1,7 @@
 """How much damping, [BLH18] (21), and how the two factors of a layer share it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -9,7 +9,7 @@ from natgrad._checks import function, integer, number
 from natgrad._named import options
 from natgrad.errors import InvalidInputError
 from natgrad.optim._arguments import keep, literal
-from natgrad.optim._states import real
+from natgrad.optim._states import entries, real
 
 __all__ = ["Adaptive", "Damping", "Falling", "Fixed", "Scheduled", "Split"]
 
@@ -145,23 +145,27 @@ class Adaptive:
 @options
 @dataclass(frozen=True, kw_only=True)
 class Falling:
-    """Damping relative to each block; it falls fast during the first steps and then stays constant.
+    """Damping relative to each block; it falls fast, and rises where squared errors show noise.
 
-    At step k it is δ = max(`floor`, `start` · `factor`^(k − 1)). √δ times the mean eigenvalue of a
-    factor is added to the factor. At first the factors are poor estimates, and directions are close
-    to the gradient. Later only the smallest eigenvalues, which consist of rounding and noise, are
-    damped. δ has no unit, and it needs no measurement.
+    √δ times the mean eigenvalue of a factor is added to the factor. At first the factors are poor
+    estimates, and directions are close to the gradient. Later only the smallest eigenvalues, which
+    consist of rounding and noise, are damped. δ has no unit, and it needs no measurement.
+
+    The natural step of a block is predicted to decrease the loss by half of its slope, gᵀd/2.
+    Squared errors are quadratic in the outputs and never negative, so a prediction of more than
+    the loss is noise, found where eigenvalues are small: δ of that block then rises, up to 0.3,
+    while lengths are learned. Other losses bend, and predictions beyond them are common, so their
+    δ only falls. A block that takes its whole natural step has no noise, and keeps its δ.
 
     Attributes:
         start: δ at the first step.
-        factor: Factor on δ at each step.
+        factor: Factor on δ at each step; its divisor where δ rises.
         floor: The smallest δ.
         reject: Undo a step that raises the loss by more than this fraction; infinity keeps all.
 
     Example:
-        >>> rule = Falling()
-        >>> [round(rule.after(k, 1.0), 4) for k in (0, 1, 10, 100)]
-        [1.0, 0.7, 0.0282, 0.0005]
+        >>> [round(Falling().after(1, 0.1, ratio=ratio), 3) for ratio in (None, 0.2)]
+        [0.07, 0.143]
     """
 
     start: float = 1.0
@@ -170,6 +174,7 @@ class Falling:
     reject: float = 1.0
     split: ClassVar[Split] = "pi"
     _relative: ClassVar[bool] = True
+    _high: ClassVar[float] = 0.3  # how far it rises; with more, short fits lose their first steps
 
     def __post_init__(self) -> None:
         """Raise if an option is out of range."""
@@ -193,11 +198,14 @@ class Falling:
         share: float = 1.0,
         scale: float = 0.0,
     ) -> float:
-        """Return δ for the next step; the arguments are those of `Adaptive.after`."""
+        """Return δ for the next step, as `Adaptive.after`; ρ is the largest that is possible."""
         return self._after(*_checked(step, value, ratio, alpha, share, scale))
 
-    def _after(self, step: int, *seen: float | None) -> float:
-        return max(self.floor, self.start * self.factor**step)
+    def _after(self, _: int, value: float, ratio: float | None, *seen: float | None) -> float:
+        high = max(self.floor, min(self.start, self._high))
+        if ratio is None or ratio >= 1 or value > high:
+            return max(self.floor, value * self.factor)
+        return min(high, value / self.factor)
 
 
 @options
@@ -338,11 +346,13 @@ class Adaptation:
 
     Attributes:
         value: λ.
+        raised: δ of the blocks whose predictions were too large, where it is above λ.
     """
 
     def __init__(self, rule: Damping) -> None:
         self.rule = rule
         self.value: float = rule.start
+        self.raised: dict[str, float] = {}
         self._fresh = 0.0  # share at the last refresh
         self._sum = 0.0  # of shares since
 
@@ -357,6 +367,7 @@ class Adaptation:
         since: int,
         depth: int,
         scale: float,
+        possible: Mapping[str, float],
     ) -> bool:
         """Set λ for the next step, and return whether the inverses are out of date.
 
@@ -369,25 +380,44 @@ class Adaptation:
             since: Steps since the last refresh, this one included.
             depth: L.
             scale: Scale of the Fisher.
+            possible: The largest ρ that each block can have, where it is known.
         """
         self._sum += share
         steps = max(1, since)
         mean = self._sum / steps
         repeats = _UNDONE if rejected else min(_REPEATS, steps) if refreshed else 1
+        seen = (mean / depth, mean, scale)
+        if self.rule._relative:  # it sees every step, and no ρ of whole ones
+            self._raise(step, possible, *seen)
+            repeats, ratio = 1, None
         for _ in range(repeats):
-            self.value = self.rule._after(step, self.value, ratio, mean / depth, mean, scale)
+            self.value = self.rule._after(step, self.value, ratio, *seen)
         if refreshed:
             self._fresh, self._sum = share, 0.0
         return rejected or share < _STALE * self._fresh
 
+    def _raise(self, step: int, possible: Mapping[str, float], *seen: float) -> None:
+        """Set δ of every block whose prediction is too large, or was before."""
+        least = self.rule._after(step, self.value, None, *seen)
+        found = {}
+        for name in [*self.raised, *(name for name in possible if name not in self.raised)]:
+            before = self.raised.get(name, self.value)
+            found[name] = self.rule._after(step, before, possible.get(name), *seen)
+        self.raised = {name: value for name, value in found.items() if value > least}
+
     def state_dict(self) -> dict[str, Any]:
         """Return the numbers."""
-        return {"damping": self.value, "fresh_share": self._fresh, "share_sum": self._sum}
+        numbers = {"damping": self.value, "fresh_share": self._fresh, "share_sum": self._sum}
+        return {**numbers, "raised": dict(self.raised)}
 
     @staticmethod
-    def check_state(state: Mapping[str, Any], where: str) -> None:
-        """Raise unless the numbers in a state can be loaded."""
+    def check_state(state: Mapping[str, Any], where: str, blocks: Collection[str]) -> None:
+        """Raise unless the numbers in a state can be loaded, for an optimizer with these blocks."""
         real(state["damping"], f"{where}.damping", low=0)
+        saved = state["raised"]
+        known = [name for name in blocks if isinstance(saved, Mapping) and name in saved]
+        for name, value in entries(saved, f"{where}.raised", known).items():
+            real(value, f"{where}.raised.{name}", low=0, low_open=True)
         for name in ("fresh_share", "share_sum"):
             real(state[name], f"{where}.{name}")
 
@@ -395,3 +425,4 @@ class Adaptation:
         """Load a checked state."""
         self.value = state["damping"]
         self._fresh, self._sum = state["fresh_share"], state["share_sum"]
+        self.raised = dict(state["raised"])

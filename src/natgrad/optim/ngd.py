@@ -338,7 +338,7 @@ class NGD(Resumable):
             if hidden := core.preconditioner.update(batch, self.likelihood):
                 announce(hidden, core.strict)
             marks.append(("factors", statistics.clock()))
-            core.preconditioner.refresh(damping)
+            core.preconditioner.refresh(damping, self._damping.raised)
             marks.append(("inverses", statistics.clock()))
 
         if self._momentum is not None:  # schedulers such as OneCycleLR change it with the rate
@@ -353,8 +353,9 @@ class NGD(Resumable):
         with momentum.averaged(params, batch.total, apart) if momentum else nullcontext():
             direction = core.preconditioner.direction(batch, None if momentum else norms)
             direction.require_finite(seen.step, damping)
+            possible: dict[str, float] = {}
             if self._lengths is not None:
-                self._lengths.apply(direction)
+                possible = self._lengths.apply(direction, loss if batch.quadratic else None)
             if own is not None:
                 direction.weigh(own, batch.total, core.world)
         marks.append(("direction", statistics.clock()))
@@ -384,6 +385,7 @@ class NGD(Resumable):
             since=core.schedule.since,
             depth=direction.depth,
             scale=core.preconditioner.scale,
+            possible=possible,
         )
         if core.world.size > 1:  # processes must agree, and may differ in the last bit
             stale = core.world.sum([stale])[0] > 0

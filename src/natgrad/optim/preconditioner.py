@@ -114,7 +114,7 @@ class Preconditioner:
                 if hidden := core.preconditioner.update(batch, core.likelihood):
                     announce(hidden, core.strict)
                 marks.append(("factors", statistics.clock()))
-                core.preconditioner.refresh(self.damping)
+                core.preconditioner.refresh(self.damping, {})
                 marks.append(("inverses", statistics.clock()))
             direction = core.preconditioner.direction(batch, norms)
             direction.require_finite(step, self.damping)

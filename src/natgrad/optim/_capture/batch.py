@@ -161,6 +161,11 @@ class Batch:
         """Return the call with the most samples."""
         return max(self.calls, key=lambda call: call.n)
 
+    @property
+    def quadratic(self) -> bool:
+        """Return whether the Fisher in the outputs is constant, as for squared errors."""
+        return all(call.likelihood.constant_fisher for call in self.calls)
+
     def first(self, rows: int | None) -> list[Piece]:
         """Return the first rows of the batch, or all, as pieces of calls.
 

@@ -1,6 +1,7 @@
 """Custom losses: the errors of the loss itself, and its own second derivative along a step."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -70,17 +71,22 @@ class CustomLoss(Likelihood):
 
     Args:
         loss: The loss as a function of rows of outputs.
-        gradient: Its gradient in the rows.
+        rows: The outputs of the call.
         reduction: How samples are reduced.
     """
 
     divisible = False
 
     def __init__(
-        self, loss: Callable[[Tensor], Tensor], gradient: Tensor, *, reduction: Reduction
+        self, loss: Callable[[Tensor], Tensor], rows: Tensor, *, reduction: Reduction
     ) -> None:
         super().__init__(reduction=reduction)
-        self._loss, self._errors = loss, gradient / self.scale(len(gradient))
+        self._loss, self._rows = loss, rows
+
+    @cached_property
+    def _errors(self) -> Tensor:
+        """The derivative of every sample's loss in its outputs, each taken as independent."""
+        return self._gradient(self._rows, self._rows)
 
     def __call__(self, output: Tensor, y: Tensor) -> Tensor:
         """Return the loss as reduced."""
@@ -167,7 +173,7 @@ class CustomLoss(Likelihood):
     def _gradient(self, f: Tensor, y: Tensor) -> Tensor:
         with torch.enable_grad():
             leaf = f.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad(self._loss(leaf), leaf)
+            (gradient,) = torch.autograd.grad(self._loss(leaf), leaf, materialize_grads=True)
         return gradient / self.scale(len(f))
 
     def _fisher(self, f: Tensor) -> Tensor:
@@ -185,7 +191,6 @@ def custom(
     criterion: Module,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    loss: Tensor,
     reduce: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Any, ...]:
     """Return the outputs that a loss depends on as rows, and the loss as a function of them.
@@ -196,7 +201,6 @@ def custom(
         criterion: The criterion.
         args: Its positional arguments.
         kwargs: Its named arguments.
-        loss: Its return value, reduced.
         reduce: How it was reduced to a sum, if the criterion does not reduce it.
     """
     places = [*((i, a) for i, a in enumerate(args)), *kwargs.items()]
@@ -212,8 +216,6 @@ def custom(
         n = 1
     rows = [t.reshape(n, -1) for t in tensors]
     joined = tensors[0] if len(rows) == 1 and tensors[0].ndim > 1 else torch.cat(rows, 1)
-    found = torch.autograd.grad(loss, tensors, retain_graph=True, materialize_grads=True)
-    gradient = torch.cat([g.reshape(n, -1) for g in found], 1).detach()
     frozen = {key: a.detach() if isinstance(a, Tensor) else a for key, a in places}
     inner: Any = getattr(criterion, "function", criterion.forward)
 
@@ -231,7 +233,7 @@ def custom(
     summed = reduce is not None or getattr(criterion, "reduction", "mean") == "sum"
     reduction: Reduction = "sum" if summed else "mean"
     parts = tensors if len(tensors) > 1 else []
-    return joined, CustomLoss(again, gradient, reduction=reduction), *parts
+    return joined, CustomLoss(again, flatten_outputs(joined.detach()), reduction=reduction), *parts
 
 
 def _signs(like: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -118,7 +118,7 @@ class OfModule(Observed):
             output, target = list(given.values())[:2]
             if output.requires_grad and not target.requires_grad:
                 return self._recipe[0](self.criterion, output, target)
-        return custom(self.criterion, args, kwargs, loss)
+        return custom(self.criterion, args, kwargs)
 
 
 class Several(Observed):

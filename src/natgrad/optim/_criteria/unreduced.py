@@ -64,7 +64,7 @@ def weighted_custom(
         return (each.to(losses) * losses).sum()
 
     loss = total(criterion.forward(*args, **kwargs))
-    return custom(criterion, args, kwargs, loss, total), loss, factor
+    return custom(criterion, args, kwargs, total), loss, factor
 
 
 def suits(criterion: Module, output: Tensor, target: Tensor) -> bool:

@@ -140,18 +140,24 @@ class BlockDiagonal:
         blocks = [block for block in self.blocks.values() if isinstance(block, AwayBlock)]
         return {p for block in blocks for p in block.layer.parameters}
 
-    def refresh(self, damping: float) -> None:
-        """Update the inverses; every process those of its own blocks."""
+    def refresh(self, damping: float, raised: Mapping[str, float]) -> None:
+        """Update the inverses; every process those of its own blocks.
+
+        Args:
+            damping: λ.
+            raised: The damping of blocks that have their own.
+        """
         for plain in self.plain.values():
             if isinstance(plain, PlainBlock):
                 plain.refresh(damping)
         known = [block for block in self.blocks.values() if block.known]
         for block in known:
             if not isinstance(block, AwayBlock):
-                block.refresh(damping, relative=self.relative)
+                own = raised.get(block.layer.name, damping)
+                block.refresh(own, relative=self.relative)
         if self.world.size > 1:
-            own = [(0.0, 0.0) if isinstance(b, AwayBlock) else (b.mean, b.unit) for b in known]
-            numbers = self.world.sum([number for pair in own for number in pair])
+            pairs = [(0.0, 0.0) if isinstance(b, AwayBlock) else (b.mean, b.unit) for b in known]
+            numbers = self.world.sum([number for pair in pairs for number in pair])
             for block, mean, unit in zip(known, numbers[::2], numbers[1::2], strict=True):
                 if isinstance(block, AwayBlock):
                     block.mean, block.unit, block.ready = mean, unit, True

@@ -47,8 +47,8 @@ class ConjugateGradients:
         """Do nothing: the Fisher is computed anew at each step."""
         return {}
 
-    def refresh(self, damping: float) -> None:
-        """Take this damping."""
+    def refresh(self, damping: float, raised: Mapping[str, float]) -> None:
+        """Take this damping; there are no blocks with their own."""
         self._damping = damping
 
     def begin(self, rows: object) -> set[Tensor]:

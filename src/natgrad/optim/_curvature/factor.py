@@ -110,10 +110,12 @@ class Gram:
         side = rows.shape[1] + ones
         count, k, *cut = factor_shape(side, largest)
         if cut:
-            padded = rows.new_zeros(len(rows), count * k)
-            padded[:, : rows.shape[1]] = rows
-            padded[:, rows.shape[1] : side] = 1.0
-            each = padded.view(-1, count, k).transpose(0, 1)
+            if count * k > rows.shape[1]:
+                padded = rows.new_zeros(len(rows), count * k)
+                padded[:, : rows.shape[1]] = rows
+                padded[:, rows.shape[1] : side] = 1.0
+                rows = padded
+            each = rows.reshape(-1, count, k).transpose(0, 1)
             return cls(total=each.mT @ each)
         if len(rows) <= FEW_ROWS * side:
             return cls(rows=with_ones(rows) if ones else rows.clone())

@@ -202,6 +202,21 @@ class Direction:
                 "the damping or its floor; the weights are untouched."
             )
 
+    def possible(self, loss: float | None) -> dict[str, float]:
+        """Return by block the largest ρ that its natural step can have, from the loss alone.
+
+        With a block F of the Fisher its predicted decrease is gᵀF⁻¹g/2. The actual one is at most
+        the loss.
+
+        Args:
+            loss: The loss, if it is known and its curvature in the outputs is constant. A negative
+                one is not bounded by zero: nothing is returned.
+        """
+        if loss is None or loss < 0:
+            return {}
+        parts = [part for part in self.parts if part.norm is not None and part.slope > 0]
+        return {part.name: 2 * loss / part.slope for part in parts}
+
     def meet(self, total: float) -> None:
         """Compute the slopes of this batch from `.grad`, if d comes from another gradient.
 

@@ -27,6 +27,9 @@ DECAY = 0.3
 # If more than this part of the slope is left on average, lengths are far too short.
 _FAR = 0.6
 
+# No length falls below this part of the mean of its values so far.
+_KEPT = 0.2
+
 
 @dataclass
 class Trace:
@@ -68,6 +71,11 @@ class Lengths:
     mistake the noise of a batch for a slope. While most of the slope is left in every block, all
     lengths are far too short, and the rate rises up to `fast`.
 
+    Batches of one epoch are not quite independent: what one batch has, the others lack. With M
+    batches their noise has a correlation of −1/(M − 1), which makes h negative, and lengths would
+    fall exponentially, long before the end of a fit. So η stays above `_KEPT` times its mean so
+    far: it falls like t^(_KEPT − 1) at most.
+
     Args:
         rule: The constants.
         starts: First length of each block, in units of `start` of the rule.
@@ -76,6 +84,7 @@ class Lengths:
 
     Attributes:
         values: η by block.
+        means: Number of changes of each η, and the mean of its values before them.
         left: An average of the least h of each step.
     """
 
@@ -90,6 +99,7 @@ class Lengths:
         self.world = World() if world is None else world
         self._owners = {} if owners is None else owners
         self.values: dict[str, float] = {}
+        self.means: dict[str, tuple[int, float]] = {}
         self.left = 0.0
         self._last: dict[str, Trace] = {}
         self._bound: set[str] = set()
@@ -103,6 +113,7 @@ class Lengths:
             name: max(self.rule.floor, share * self.rule.start) for name, share in starts.items()
         }
         self.values = first | {n: value for n, value in self.values.items() if n in first}
+        self.means = {name: self.means.get(name, (0, 0.0)) for name in first}
         if not self._last.keys() <= self.values.keys():
             self._last = {}  # part of a step cannot be undone
 
@@ -160,16 +171,23 @@ class Lengths:
         rate = rule.rate + (rule.fast - rule.rate) * far
         for name, h in found.items():
             by = (rate if h > 0 else rule.rate) * self._last[name].gain * h
-            value = self.values[name] * math.exp(by)
-            self.values[name] = min(max(value, rule.floor), rule.ceiling)
+            k, mean = self.means[name]
+            mean += (self.values[name] - mean) / (k + 1)
+            self.means[name] = k + 1, mean
+            value = max(self.values[name] * math.exp(by), _KEPT * mean, rule.floor)
+            self.values[name] = min(value, rule.ceiling)
 
-    def apply(self, direction: Direction) -> None:
+    def apply(self, direction: Direction, loss: float | None) -> dict[str, float]:
         """Scale every part of a direction to its length: η times its norm, but at most d itself.
 
         The bound is that of a Newton step: where the loss and its curvature vanish together, as
         when all labels are fitted, d itself limits how far the loss can decrease.
+
+        Returns:
+            The largest ρ that d of each shortened block can have with this loss.
         """
         self._bound = set()
+        possible = direction.possible(loss)
         shares = []
         for part, square in zip(direction.parts, direction.squares, strict=True):
             share = self.values[part.name]
@@ -180,6 +198,7 @@ class Lengths:
                     share = 1.0
             shares.append(share)
         direction.rescale(shares)
+        return {name: ratio for name, ratio in possible.items() if name not in self._bound}
 
     def remember(
         self,
@@ -259,6 +278,7 @@ class Lengths:
             torch._foreach_add_(last.params, tensors, alpha=last.rate)
         for name, value in self.values.items():
             self.values[name] = max(value / 2, self.rule.floor)
+        self.means = {name: (k, mean / 2) for name, (k, mean) in self.means.items()}
         self._last, self.left = {}, 0.0
 
     def state_dict(self, names: Mapping[Tensor, str]) -> dict[str, Any]:
@@ -276,12 +296,13 @@ class Lengths:
             }
             tensors |= {names[p]: d for p, d in zip(trace.params, trace.tensors, strict=False)}
         losses = {"mean": self._loss, "spread": self._spread, "batches": self._batches}
-        numbers = {"values": dict(self.values), "left": self.left}
+        means = {name: list(pair) for name, pair in self.means.items()}
+        numbers = {"values": dict(self.values), "means": means, "left": self.left}
         return {**numbers, "last": last, "tensors": tensors, "losses": losses}
 
     def check_state(self, state: Any, where: str, names: Mapping[Tensor, str]) -> None:
         """Raise unless the state can be loaded."""
-        entries(state, where, ("values", "left", "last", "tensors", "losses"))
+        entries(state, where, ("values", "means", "left", "last", "tensors", "losses"))
         losses = entries(state["losses"], f"{where}.losses", ("mean", "spread", "batches"))
         real(losses["mean"], f"{where}.losses.mean")
         real(losses["spread"], f"{where}.losses.spread", low=0)
@@ -289,6 +310,12 @@ class Lengths:
         for block, value in entries(state["values"], f"{where}.values", self.values).items():
             bounds = {"low": self.rule.floor, "high": self.rule.ceiling}
             real(value, f"{where}.values.{block}", **bounds)
+        for block, pair in entries(state["means"], f"{where}.means", self.values).items():
+            path = f"{where}.means.{block}"
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise DtypeError(f"{path} must be a list of two numbers, but is {describe(pair)}.")
+            integer(pair[0], f"{path}[0]", low=0)
+            real(pair[1], f"{path}[1]", low=0, high=self.rule.ceiling)
         real(state["left"], f"{where}.left", low=-1, high=1)
         tensors = entries(state["tensors"], f"{where}.tensors", names.values())
         for p, name in names.items():
@@ -326,6 +353,7 @@ class Lengths:
         """Load a checked state."""
         kept = {name: p for p, name in names.items()}
         self.values, self.left = dict(state["values"]), state["left"]
+        self.means = {name: (k, mean) for name, (k, mean) in state["means"].items()}
         losses = state["losses"]
         self._loss, self._spread = losses["mean"], losses["spread"]
         self._batches = losses["batches"]

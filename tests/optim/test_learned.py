@@ -10,9 +10,12 @@ from torch.nn import (
     BatchNorm1d,
     Embedding,
     Flatten,
+    HuberLoss,
+    L1Loss,
     Linear,
     Module,
     ModuleList,
+    MSELoss,
     Parameter,
     Sequential,
     Tanh,
@@ -20,12 +23,13 @@ from torch.nn import (
 
 from natgrad import Categorical, Gaussian
 from natgrad.errors import InvalidInputError
-from natgrad.optim import NGD, Adaptive, Factors, Falling, Fixed, Learned, Quadratic
+from natgrad.optim import NGD, Adaptive, Factors, Falling, Fixed, Learned, Loss, Quadratic
 from natgrad.optim._curvature.factor import Gram, symmetric
 from natgrad.optim._curvature.inverse import Blocks
 from natgrad.optim._layers.convolution import ConvLayer
 from natgrad.optim._layers.coverage import UncoveredWarning
 from natgrad.optim._layers.linear import LinearLayer
+from natgrad.optim.damping import Adaptation
 from tests.helpers import F64, assert_near, randn
 from tests.optim.nets import backward, joint, mlp, seeded, train, weights_of
 
@@ -179,15 +183,69 @@ def test_damping_rises_where_a_block_predicts_more_than_the_loss():
     assert k > 30
 
 
-def test_damping_of_other_losses_only_falls():
-    """Predictions beyond a loss that bends are common, and show no noise."""
-    x, _ = noisy(3)
-    model, criterion = seeded(lambda: mlp(6, 20, 3)), Categorical()
-    optimizer = NGD(model, criterion, refresh=1)
-    for k in range(30):
-        train(optimizer, criterion, x, (torch.arange(8) + k) % 3, 1)
-        assert not optimizer._damping.raised
-    assert optimizer._damping.value == 5e-4
+@pytest.mark.parametrize(
+    ("criterion", "rises"),
+    [
+        (Gaussian(), True),
+        (MSELoss(), True),
+        (L1Loss(), False),
+        (HuberLoss(delta=0.1), False),
+        (Categorical(), False),
+        (Loss(lambda f, y: (f - y).square().mean()), False),
+    ],
+    ids=["Gaussian", "MSELoss", "L1Loss", "HuberLoss", "Categorical", "Loss"],
+)
+def test_damping_of_other_losses_only_falls(criterion, rises):
+    """Predictions beyond a loss that bends, or may be negative, are common: they show no noise."""
+    x, y = noisy(3)
+    optimizer = NGD(seeded(lambda: mlp(6, 20, 3)), criterion, refresh=1)
+    raised = []
+    for k in range(40):
+        labels = y + randn(8, 3, seed=50 + k)
+        if isinstance(criterion, Categorical):
+            labels = (torch.arange(8) + k) % 3
+        train(optimizer, criterion, x, labels, 1)
+        raised.append(bool(optimizer._damping.raised))
+    assert any(raised) == rises
+
+
+def raising() -> NGD:
+    """An optimizer with raised damping in both layers."""
+    x, y = noisy(2)
+    optimizer = NGD(seeded(lambda: mlp(6, 20, 2)), MSELoss(), refresh=1)
+    for k in range(60):
+        train(optimizer, optimizer._core.capture.criterion.criterion, x, y + randn(8, 2, seed=k), 1)
+        if len(optimizer._damping.raised) == 2:
+            return optimizer
+    raise AssertionError(optimizer._damping.raised)
+
+
+def test_a_frozen_layer_leaves_its_raised_damping():
+    optimizer, (x, y) = raising(), noisy(2)
+    optimizer.model[0].requires_grad_(False)
+    train(optimizer, optimizer._core.capture.criterion.criterion, x, y, 1)
+    assert set(optimizer._damping.raised) <= {"2"}
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def test_another_rule_does_not_take_raised_damping():
+    optimizer = raising()
+    other = NGD(seeded(lambda: mlp(6, 20, 2)), MSELoss(), refresh=1, damping=0.5)
+    other.load_state_dict(optimizer.state_dict())
+    assert other._damping.raised == {}
+    same = NGD(seeded(lambda: mlp(6, 20, 2)), MSELoss(), refresh=1)
+    same.load_state_dict(optimizer.state_dict())
+    assert same._damping.raised == optimizer._damping.raised != {}
+
+
+def test_the_damping_of_a_block_that_no_batch_asks_waits():
+    rule = Adaptation(Falling())
+    rule.value, rule.raised = 0.01, {"a": 0.1, "b": 0.1}
+    seen = {"refreshed": False, "rejected": False, "since": 1, "depth": 2, "scale": 1.0}
+    rule.adapt(9, None, 1.0, possible={"a": 0.5}, **seen)
+    assert rule.raised == {"a": pytest.approx(0.1 / 0.7), "b": 0.1}
+    rule.adapt(10, None, 1.0, possible={"a": math.inf, "b": 2.0}, **seen)
+    assert rule.raised == {"a": pytest.approx(0.1), "b": pytest.approx(0.07)}
 
 
 def test_rows_of_a_table_move_equally_far_however_few_a_batch_reads():

@@ -25,7 +25,7 @@ from torch.nn import (
 from natgrad import Categorical, Gaussian
 from natgrad.errors import DtypeError, InvalidInputError, ShapeError
 from natgrad.likelihoods import Likelihood
-from natgrad.optim import NGD, Loss, Quadratic, diagnose
+from natgrad.optim import NGD, Factors, Learned, Loss, Quadratic, diagnose
 from natgrad.optim._criteria.observed import observed
 from tests.helpers import F64, assert_near, for_each, generator, randn
 from tests.optim.nets import mlp, seeded
@@ -449,6 +449,45 @@ def test_outputs_that_depend_on_each_other_have_partial_derivatives():
     errors = likelihood.sampled_errors(rows.detach(), generator=generator(3))
     wanted = torch.cat([4 * (decoded.square().sum(1, keepdim=True) - 1) * decoded, 2 * code], 1)
     assert_near(errors, wanted, 1e-10)
+
+
+@pytest.mark.parametrize("outputs", [3, 70])
+@pytest.mark.parametrize("source", ["sampled", "exact"])
+@pytest.mark.parametrize("step_length", [Learned(), Quadratic()])
+def test_a_custom_loss_with_a_matrix_of_its_own_trains_under_autocast(step_length, source, outputs):
+    own = torch.randn(outputs, 4, generator=generator(1))
+    criterion = Loss(lambda f, y: (f @ own - y).square().mean())
+    model = seeded(lambda: mlp(5, 8, outputs), dtype=torch.float32)
+    optimizer = NGD(model, criterion, step_length=step_length, factors=Factors(source=source))
+    x, y = (torch.randn(16, k, generator=generator(k)) for k in (5, 4))
+    losses = []
+    for _ in range(8):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_a_custom_loss_keeps_no_graph_and_may_work_in_place():
+    output, y = (3 * randn(6, 3, seed=1).requires_grad_()), randn(6, 3, seed=2)
+    criterion = Loss(lambda f, y: f.sub_(y).square().mean() / 2)
+    likelihood, rows, _ = heard(criterion, output, y)
+    held = [cell.cell_contents for cell in likelihood._loss.__closure__]
+    tensors = [t for found in held if isinstance(found, dict) for t in found.values()]
+    assert tensors
+    assert not any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
+    found = likelihood.sampled_errors(rows.detach(), generator=generator(3))
+    assert_near(found.square(), torch.full((6, 3), 1 / 3, dtype=F64), 1e-12)
+
+
+def test_a_custom_loss_of_an_empty_batch_is_refused():
+    model, criterion = seeded(lambda: mlp(3, 2)), Loss(lambda f, y: (f - y).square().sum())
+    _ = NGD(model, criterion)
+    with pytest.raises(ShapeError, match="Is the batch empty"):
+        criterion(model(torch.zeros(0, 3, dtype=F64)), torch.zeros(0, 2, dtype=F64))
 
 
 def test_unaligned_sequences_train():

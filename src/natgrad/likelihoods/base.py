@@ -53,6 +53,7 @@ class Likelihood(ABC):
     Attributes:
         constant_fisher: Whether the Fisher is the same for all outputs. If so, `precision_root`
             gives its root, and `root` the same as contrasts with weights of one.
+        squares: Whether the loss is a multiple of the squared error.
         attained: Whether finite outputs minimize the loss of a sample. If not, outputs diverge
             to infinity, and flows are integrated in log time.
         divisible: Whether the loss of a part of the samples is defined.
@@ -65,6 +66,7 @@ class Likelihood(ABC):
     """
 
     constant_fisher: bool = False
+    squares: bool = False
     attained: bool = True
     divisible: bool = True
 

@@ -41,6 +41,7 @@ class Gaussian(Likelihood):
     """
 
     constant_fisher = True
+    squares = True
 
     def __init__(self, covariance: Tensor | None = None, *, reduction: Reduction = "mean") -> None:
         super().__init__(reduction=reduction)

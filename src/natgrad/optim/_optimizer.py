@@ -69,6 +69,7 @@ class Resumable(torch.optim.Optimizer):
         self._core.refit()
         if self._lengths is not None:
             self._lengths.follow(self._core.preconditioner.starts)
+        self._damping.follow(self._core.preconditioner.starts)
         for part in (self._average, self._measured):
             if part is not None:
                 part.follow(self._params)

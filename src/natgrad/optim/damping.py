@@ -155,7 +155,7 @@ class Falling:
     Squared errors are quadratic in the outputs and never negative, so a prediction of more than
     the loss is noise, found where eigenvalues are small: δ of that block then rises, up to 0.3,
     while lengths are learned. Other losses bend, and predictions beyond them are common, so their
-    δ only falls. A block that takes its whole natural step has no noise, and keeps its δ.
+    δ only falls, as does that of a block which takes its whole natural step.
 
     Attributes:
         start: δ at the first step.
@@ -380,7 +380,7 @@ class Adaptation:
             since: Steps since the last refresh, this one included.
             depth: L.
             scale: Scale of the Fisher.
-            possible: The largest ρ that each block can have, where it is known.
+            possible: The largest ρ that each block which moved can have.
         """
         self._sum += share
         steps = max(1, since)
@@ -397,13 +397,17 @@ class Adaptation:
         return rejected or share < _STALE * self._fresh
 
     def _raise(self, step: int, possible: Mapping[str, float], *seen: float) -> None:
-        """Set δ of every block whose prediction is too large, or was before."""
+        """Set δ of every block that moved and predicts too much, or did before."""
         least = self.rule._after(step, self.value, None, *seen)
-        found = {}
-        for name in [*self.raised, *(name for name in possible if name not in self.raised)]:
-            before = self.raised.get(name, self.value)
-            found[name] = self.rule._after(step, before, possible.get(name), *seen)
-        self.raised = {name: value for name, value in found.items() if value > least}
+        for name, ratio in possible.items():
+            before = self.raised.pop(name, self.value)
+            value = self.rule._after(step, before, ratio, *seen)
+            if value > least:
+                self.raised[name] = value
+
+    def follow(self, blocks: Collection[str]) -> None:
+        """Forget blocks that are not among these."""
+        self.raised = {name: value for name, value in self.raised.items() if name in blocks}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the numbers."""
@@ -425,4 +429,4 @@ class Adaptation:
         """Load a checked state."""
         self.value = state["damping"]
         self._fresh, self._sum = state["fresh_share"], state["share_sum"]
-        self.raised = dict(state["raised"])
+        self.raised = dict(state["raised"]) if self.rule._relative else {}

@@ -355,7 +355,8 @@ class NGD(Resumable):
             direction.require_finite(seen.step, damping)
             possible: dict[str, float] = {}
             if self._lengths is not None:
-                possible = self._lengths.apply(direction, loss if batch.quadratic else None)
+                bounded = batch.squares and self.method != "whitening"
+                possible = self._lengths.apply(direction, loss if bounded else None)
             if own is not None:
                 direction.weigh(own, batch.total, core.world)
         marks.append(("direction", statistics.clock()))

@@ -133,6 +133,7 @@ class Batch:
             the square root of their number.
         total: Divisor that turns `.grad` into an average over samples.
         weights: Weight of one sample of each call in such an average.
+        squares: Whether all losses are known squared errors.
     """
 
     def __init__(
@@ -148,8 +149,9 @@ class Batch:
         each = [(call.weight or 0.0) * call.unit / unscaled for call in calls]
         here = sum(c * call.n for c, call in zip(each, calls, strict=True))
         alike = sum(call.n / call.positions**0.5 for call in calls)
-        n, total, self.count = self.sum([sum(call.n for call in calls), here, alike])
-        self.n, self.total = int(n), total / self.world.size
+        unlike = sum(call.loss is None or not call.likelihood.squares for call in calls)
+        n, total, self.count, others = self.sum([sum(c.n for c in calls), here, alike, unlike])
+        self.n, self.total, self.squares = int(n), total / self.world.size, not others
         self.weights = [c / total if total else 0.0 for c in each]
 
     def sum(self, values: Sequence[float]) -> Sequence[float]:
@@ -160,11 +162,6 @@ class Batch:
     def largest(self) -> Call:
         """Return the call with the most samples."""
         return max(self.calls, key=lambda call: call.n)
-
-    @property
-    def quadratic(self) -> bool:
-        """Return whether the Fisher in the outputs is constant, as for squared errors."""
-        return all(call.likelihood.constant_fisher for call in self.calls)
 
     def first(self, rows: int | None) -> list[Piece]:
         """Return the first rows of the batch, or all, as pieces of calls.

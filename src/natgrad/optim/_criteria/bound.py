@@ -37,6 +37,7 @@ class Bound(Likelihood):
         super().__init__(reduction=reduction)
         self.base, self.of_rows, self.weights = base, losses, weights
         self.constant_fisher = base.constant_fisher and isinstance(weights, float)
+        self.squares = base.squares and isinstance(weights, float)  # others may be negative
 
     def __repr__(self) -> str:
         """Return the likelihood that is weighted."""

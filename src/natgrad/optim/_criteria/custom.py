@@ -11,9 +11,9 @@ from torch.nn import Module
 from natgrad._checks import choice
 from natgrad._checks import function as check_function
 from natgrad._named import options
-from natgrad.errors import InvalidInputError, UnsupportedError
+from natgrad.errors import InvalidInputError, ShapeError, UnsupportedError
 from natgrad.likelihoods import Likelihood, Reduction, Root
-from natgrad.likelihoods.base import flatten_outputs
+from natgrad.likelihoods.base import flatten_outputs, wide
 
 __all__ = ["Loss"]
 
@@ -71,7 +71,7 @@ class CustomLoss(Likelihood):
 
     Args:
         loss: The loss as a function of rows of outputs.
-        rows: The outputs of the call.
+        rows: The outputs of the call, in single precision or wider.
         reduction: How samples are reduced.
     """
 
@@ -156,12 +156,12 @@ class CustomLoss(Likelihood):
 
     def _fisher_product(self, f: Tensor, u: Tensor) -> Tensor:
         """Return the second derivative times u, or the squared errors if that is negative."""
-        errors = self._errors[: len(f)].to(f)
-        squares = errors * (errors * u).sum(1, keepdim=True)
         with torch.enable_grad():
             leaf = f.detach().requires_grad_()
             (first,) = torch.autograd.grad(self._loss(leaf), leaf, create_graph=True)
             found = _derivative(first, leaf, u.detach())
+        errors = first.detach() / self.scale(len(f))
+        squares = errors * (errors * u).sum(1, keepdim=True)
         if found is None:
             return squares
         bend = (found * u).sum(1, keepdim=True)
@@ -212,18 +212,25 @@ def custom(
         )
     tensors = list(graded.values())
     n = len(tensors[0]) if tensors[0].ndim else 1
+    if n == 0:
+        raise ShapeError(
+            f"the criterion was called on outputs of shape {tuple(tensors[0].shape)}, without a "
+            "sample. Is the batch empty?"
+        )
     if any(t.numel() % n for t in tensors):
         n = 1
     rows = [t.reshape(n, -1) for t in tensors]
     joined = tensors[0] if len(rows) == 1 and tensors[0].ndim > 1 else torch.cat(rows, 1)
-    frozen = {key: a.detach() if isinstance(a, Tensor) else a for key, a in places}
+    # What is kept has no graph, which would live as long as the call.
+    frozen = {key: _detached(a) for key, a in places}
+    shapes, widths = {key: t.shape for key, t in graded.items()}, [r.shape[1] for r in rows]
     inner: Any = getattr(criterion, "function", criterion.forward)
 
     def again(f: Tensor) -> Tensor:
-        pieces = torch.split(f.reshape(n, -1), [r.shape[1] for r in rows], dim=1)
-        shaped = {
-            key: piece.reshape(t.shape)
-            for (key, t), piece in zip(graded.items(), pieces, strict=True)
+        pieces = torch.split(f.reshape(n, -1), widths, dim=1)
+        shaped = {  # copies, because some losses work in place
+            key: piece.reshape(shape).clone()
+            for (key, shape), piece in zip(shapes.items(), pieces, strict=True)
         }
         values = {key: _put(key, a, shaped) for key, a in frozen.items()}
         named = {key: a for key, a in values.items() if isinstance(key, str)}
@@ -233,7 +240,8 @@ def custom(
     summed = reduce is not None or getattr(criterion, "reduction", "mean") == "sum"
     reduction: Reduction = "sum" if summed else "mean"
     parts = tensors if len(tensors) > 1 else []
-    return joined, CustomLoss(again, flatten_outputs(joined.detach()), reduction=reduction), *parts
+    seen = wide(flatten_outputs(joined.detach()))
+    return joined, CustomLoss(again, seen, reduction=reduction), *parts
 
 
 def _signs(like: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -266,6 +274,13 @@ def _flat(places: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         else:
             found.append((key, a))
     return found
+
+
+def _detached(a: Any) -> Any:
+    """Return an argument without graphs."""
+    if isinstance(a, (tuple, list)):
+        return type(a)(_detached(inner) for inner in a)
+    return a.detach() if isinstance(a, Tensor) else a
 
 
 def _put(key: Any, a: Any, shaped: Mapping[Any, Tensor]) -> Any:

@@ -209,13 +209,13 @@ class Direction:
         the loss.
 
         Args:
-            loss: The loss, if it is known and its curvature in the outputs is constant. A negative
-                one is not bounded by zero: nothing is returned.
+            loss: The loss, if it is a squared error; None for no bound.
         """
-        if loss is None or loss < 0:
-            return {}
-        parts = [part for part in self.parts if part.norm is not None and part.slope > 0]
-        return {part.name: 2 * loss / part.slope for part in parts}
+        return {
+            part.name: math.inf if loss is None or part.slope <= 0 else 2 * loss / part.slope
+            for part in self.parts
+            if part.norm is not None
+        }
 
     def meet(self, total: float) -> None:
         """Compute the slopes of this batch from `.grad`, if d comes from another gradient.

@@ -183,8 +183,12 @@ class Lengths:
         The bound is that of a Newton step: where the loss and its curvature vanish together, as
         when all labels are fitted, d itself limits how far the loss can decrease.
 
+        Args:
+            direction: d.
+            loss: The loss, if it is a squared error; None otherwise.
+
         Returns:
-            The largest ρ that d of each shortened block can have with this loss.
+            The largest ρ that d of each block can have with this loss; ∞ if it is taken whole.
         """
         self._bound = set()
         possible = direction.possible(loss)
@@ -198,7 +202,7 @@ class Lengths:
                     share = 1.0
             shares.append(share)
         direction.rescale(shares)
-        return {name: ratio for name, ratio in possible.items() if name not in self._bound}
+        return possible | dict.fromkeys(self._bound, math.inf)
 
     def remember(
         self,

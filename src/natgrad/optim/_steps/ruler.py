@@ -9,6 +9,7 @@ from torch import Tensor
 
 from natgrad.errors import NonFiniteError
 from natgrad.likelihoods import Likelihood
+from natgrad.likelihoods.base import wide
 from natgrad.optim._capture.batch import Batch, Piece, Reproduction
 from natgrad.optim._steps.direction import Direction, Part
 from natgrad.optim.statistics import Verdict
@@ -205,7 +206,8 @@ class Ruler:
         call = max(batch.calls, key=lambda call: len(call.output))
         pairs = zip(model.pieces or (), model.sizes, strict=False)
         known = [size for piece, size in pairs if piece.call is call and piece.whole]
-        size = (known[0] if known else _square(call.likelihood, call.output)) / len(call.output)
+        size = known[0] if known else _square(call.likelihood, wide(call.output))
+        size /= len(call.output)
         if batch.world.size > 1:
             (size,) = batch.sum([size / batch.world.size])
         eps = 10 * torch.finfo(call.output.dtype).eps

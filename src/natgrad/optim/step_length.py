@@ -221,8 +221,8 @@ class Learned:
     than its natural step d itself. The length η grows or shrinks by up to 10 % per step:
     log η += `rate` · h, |h| ≤ 1, where h is the slope of the next gradient along the last
     direction, divided by the slope at the start of the step. While most of the slope is left in
-    every layer, step after step, η grows by up to 65 % (`fast`). This costs one inner product, and
-    no pass through the model.
+    every layer, step after step, η grows by up to 65 % (`fast`). It does not fall below a fifth of
+    the mean of its values so far. This costs one inner product, and no pass through the model.
 
     If the loss of the next batch is far above that of the last ones (`reject` of the damping), the
     last step is undone, that batch is skipped, and all lengths are halved.

@@ -58,7 +58,7 @@ def integrate_by_length(
         direction: `euclidean`, `natural`, or a function with their arguments, which may return its
             direction times any positive factor.
         likelihood: The loss.
-        parametrization: The model, in float64, with up to some hundred parameters.
+        parametrization: The model, in float64, with a few hundred parameters at most.
         params: Parameters at the start.
         batch: Inputs and labels.
         lengths: Lengths of the path to save, increasing; the last one ends it.

@@ -57,7 +57,7 @@ from natgrad.optim._layers.transposed import TransposedConvLayer
 
 
 class UncoveredWarning(UserWarning):
-    """Some parameters have no block of the Fisher and take plain gradient steps."""
+    """Some parameters have no block of the Fisher, and take Adam's or plain gradient steps."""
 
 
 KINDS: dict[type[Module], type[Layer]] = {
@@ -159,7 +159,7 @@ def announce(reasons: dict[str, str], strict: bool) -> None:
     message = f"no Kronecker factors for {listed}."
     if strict:
         raise UnsupportedError(
-            f"{message} Use strict=False to give these plain gradient steps, or freeze them."
+            f"{message} Use strict=False to give these Adam's or plain gradient steps, or freeze them."
         )
     warn_user(
         f"{message} They take Adam's steps where lengths are learned, else plain gradient steps.",

@@ -128,7 +128,8 @@ class Diagnosis:
             )
             for r in self.layers
         ]
-        rows += [(name, f"Adam's or plain gradient steps ({why})") for name, why in self.uncovered.items()]
+        apart = "Adam's or plain gradient steps"
+        rows += [(name, f"{apart} ({why})") for name, why in self.uncovered.items()]
         title = f"{self.parameters} parameters; recommended: {self.recommends}"
         return as_table(title, rows, head)
 

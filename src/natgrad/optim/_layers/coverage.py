@@ -159,7 +159,8 @@ def announce(reasons: dict[str, str], strict: bool) -> None:
     message = f"no Kronecker factors for {listed}."
     if strict:
         raise UnsupportedError(
-            f"{message} Use strict=False to give these Adam's or plain gradient steps, or freeze them."
+            f"{message} Use strict=False to give these Adam's or plain gradient steps, or freeze "
+            "them."
         )
     warn_user(
         f"{message} They take Adam's steps where lengths are learned, else plain gradient steps.",

@@ -56,7 +56,7 @@ def _kept(axes: Axes, arrays: Arrays) -> None:
     axes.set(xscale="log", ylim=(-1.2, 1.6))
     axes.set(xlabel="steps relative to EGD's", ylabel="share of EGD's advantage kept")
     axes.set_title("Problems where EGD beats exact NGD", fontsize=10.5)
-    axes.legend(fontsize=8, loc="lower right")
+    axes.legend(fontsize=8, loc="center right")
 
 
 def _table(axes: Axes, arrays: Arrays) -> None:
@@ -76,18 +76,22 @@ def _table(axes: Axes, arrays: Arrays) -> None:
             continue
         few = summary.arrivals(arrays, row, shown[column]) < len(arrays.coordinates["seed"])
         sure = cell.low > 0 or cell.high < 0
+        ratio = np.exp(value)
+        told = f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.2g}"
         axes.text(
-            column, row, f"{np.exp(value):.2g}" + "*" * few if np.isfinite(value) else "none",
+            column, row, told + "*" * few if np.isfinite(value) else "none",
             ha="center", va="center", fontsize=8,
             color="white" if abs(value) > 0.7 * _SPAN else INK,
             fontweight="bold" if sure else "normal",
         )  # fmt: skip
-    axes.set_xticks(range(len(shown)), [m.replace("damped NGD, ", "") for m in shown], rotation=40)
+    labels = [m.replace("damped NGD, ", "") for m in shown]
+    axes.set_xticks(range(len(shown)), labels, rotation=40, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(problems)), problems)
     axes.tick_params(length=0, labelsize=8)
     axes.grid(False)
     axes.set_title(
-        "Error on fresh data relative to EGD's (bold: beyond chance;\n"
-        "* some runs, none: no run reached the training loss; –: does not apply)",
+        "Error on fresh data relative to EGD's. Bold: beyond chance.\n"
+        "*: not every run reached the training loss. –: does not apply.",
         fontsize=10.5,
+        loc="right",
     )

@@ -67,9 +67,9 @@ class Lengths:
 
     After a step along d the next gradient g has the slope gᵀd. With h the ratio of this slope to
     the one that the step began with, log η += rate · h, |h| ≤ 1: h > 0 says that the step ended
-    before the minimum along d, h < 0 beyond it. The next batch is independent of d, so h does not
-    mistake the noise of a batch for a slope. While most of the slope is left in every block, all
-    lengths are far too short, and the rate rises up to `fast`.
+    before the minimum along d, h < 0 beyond it. The next batch is nearly independent of d, so h
+    does not mistake the noise of a batch for a slope. While most of the slope is left in every
+    block, all lengths are far too short, and the rate rises up to `fast`.
 
     Batches of one epoch are not quite independent: what one batch has, the others lack. With M
     batches their noise has a correlation of −1/(M − 1), which makes h negative, and lengths would

@@ -7,7 +7,7 @@ from natgrad.lab.experiment import Experiment, from_folder
 
 @dataclass(frozen=True, kw_only=True)
 class Generalization:
-    """Errors on fresh data of ten methods at equal training loss, on 24 problems."""
+    """Errors on fresh data of eleven methods at equal training loss, on 24 problems."""
 
     every: int = 1
     """Take every k-th problem of the list; 1 takes all of them."""
@@ -24,7 +24,8 @@ EXPERIMENT = Experiment(
     title="How much of gradient descent's bias each optimizer keeps, and in how many steps",
     source="[KMH21] §5: a systematic study of generalization is future work",
     story="Natural gradient descent loses the biases that depth gives to gradient descent. Does "
-    "that hurt on fresh data? Ten methods, tuned alike, train 24 models to the same training loss.",
+    "that hurt on fresh data? Eleven methods, tuned alike, train 24 models to the same training "
+    "loss.",
     presets={
         "smoke": Generalization(every=12, draws=1, seeds=2, most=400),
         "quick": Generalization(every=3, draws=2, seeds=5, most=5000),
